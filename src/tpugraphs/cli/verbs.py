@@ -14,7 +14,7 @@ from tpugraphs import __version__
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from tpugraphs.data import Collection, PackedGraph
+    from tpugraphs.data import Collection
 
 app = App(
     name="tpugraphs",
@@ -36,7 +36,7 @@ def import_(
     into: Path | None = None,
     collection: str | None = None,
     split: str | None = None,
-    keep_going: bool = False,
+    keep_going: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Make packs of official npz files.
 
@@ -104,7 +104,8 @@ def info(
     *,
     root: Root = None,
     split: str | None = None,
-    json: bool = False,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Show what is there: all collections, one collection, or one graph.
 
@@ -116,6 +117,8 @@ def info(
         A graph of the collection.
     split
         Only this split of the collection (default: all).
+    every
+        List every graph of a large collection.
     json
         Print a collection's table as JSON.
     """
@@ -125,16 +128,16 @@ def info(
     if name is None:
         _print(tables.collections(_all_collections(root)))
     elif ":" not in name and os.sep not in name:
-        for found in _find_graph(name, root):
-            _print(tables.graph(found))
+        for home in _collections_with(name, root):
+            _print(tables.graph(home[name], home.name))
     else:
         collection = load(name, split, root=root)
         if graph is not None:
-            _print(tables.graph(collection[graph]))
+            _print(tables.graph(collection[graph], collection.name))
         elif json:
             _print_json(collection)
         else:
-            _print(tables.collection(collection))
+            _print(tables.collection(collection, every=every))
 
 
 @app.command
@@ -168,6 +171,7 @@ def evaluate(
     split: Split = "valid",
     rows: str | None = None,
     noise_floor: float | None = None,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
     save: Path | None = None,
 ) -> None:
     """Judge a ranking by the official metrics, and by noise-aware ones beside them.
@@ -184,6 +188,8 @@ def evaluate(
         a path names such a file elsewhere.
     noise_floor
         Use this noise floor (a log ratio, 0.01 is about 1 %) in place of the graphs' own.
+    every
+        List every graph of a large split.
     save
         Write the whole evaluation to this JSON file.
     """
@@ -203,7 +209,7 @@ def evaluate(
 
         raise BadRequest(f"{scores}: no such file; expected {EXPECTED}, or one of {', '.join(TRIVIAL_RANKERS)}")
     result = evaluator.evaluate(given)
-    _print(tables.evaluation(result))
+    _print(tables.evaluation(result, every=every))
     if save:
         result.save(save)
         _print(f"saved to {save}")
@@ -249,11 +255,11 @@ def _all_collections(root: Path | None) -> list[Collection | str]:
     return found
 
 
-def _find_graph(name: str, root: Path | None) -> list[PackedGraph]:
+def _collections_with(name: str, root: Path | None) -> list[Collection]:
     from tpugraphs.errors import BadRequest
 
     everywhere = [collection for collection in _all_collections(root) if not isinstance(collection, str)]
-    found = [collection[name] for collection in everywhere if name in collection]
+    found = [collection for collection in everywhere if name in collection]
     if not found:
         names = ", ".join(collection.name for collection in everywhere)
         raise BadRequest(f"{name}: neither a collection (those have a colon) nor a graph in any of {names}")

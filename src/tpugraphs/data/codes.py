@@ -14,6 +14,8 @@ their columns of codes are equal.
 
 from __future__ import annotations
 
+import math
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tpugraphs.errors import BadFile
+from tpugraphs.errors import BadFile, BadRequest
 from tpugraphs.types import Array
 
 MAX_VECTORS = 1 << 16
 """Past this many distinct vectors a dictionary saves nothing; the array is then stored as it is."""
 
+
+_DRAWS_BEFORE_KEEPING = 3
+_KEEP_EACH, _KEEP_ALL = 4 << 20, 128 << 20
+"""Bytes of decoded features that one reader, and all readers together, may keep."""
 
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 """Multiply and shift: every bit of a word reaches every bit of the key."""
@@ -72,7 +78,13 @@ class Codebook:
 
 
 class CodeReader:
-    """Draws features from codes; the codes may be a memory map."""
+    """Draws features from codes, which may be a memory map.
+
+    Small arrays are decoded whole once they have been drawn from a few times: copying rows is faster than gathering
+    vectors. What all readers of a process keep that way is bounded.
+    """
+
+    _kept_bytes = 0
 
     def __init__(self, codes: Array, book: Codebook, label: str | Path = "codes") -> None:
         self.codes, self._label = codes, label
@@ -80,6 +92,8 @@ class CodeReader:
         self._groups = book.group_of_place.astype(np.intp)
         self._offsets = book.offsets
         self._tables: dict[np.dtype[Any], Array] = {}
+        self._whole: Array | None = None
+        self._draws = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -87,6 +101,19 @@ class CodeReader:
 
     def features(self, rows: Any = slice(None), dtype: DTypeLike = np.float32) -> Array:
         """The features of these configs, (rows, places, width); any numpy index into the first axis will do."""
+        dtype = np.dtype(dtype)
+        if self._whole is None:
+            self._draws += 1
+            if self._draws == _DRAWS_BEFORE_KEEPING:
+                self._keep_whole()
+        if self._whole is None:
+            return self._gather(rows, dtype)
+        drawn = self._whole[rows]
+        if dtype != drawn.dtype:
+            self._table(dtype)  # refuses a dtype that does not hold the features
+        return drawn.astype(dtype, copy=not drawn.flags.owndata)
+
+    def _gather(self, rows: Any, dtype: np.dtype[Any]) -> Array:
         drawn = np.asarray(self.codes[rows])
         if (drawn >= self.book.group_sizes).any():
             raise BadFile(
@@ -96,19 +123,33 @@ class CodeReader:
                 found="one outside",
                 todo="run `tpugraphs verify` and import the graph again",
             )
-        table = self._table(np.dtype(dtype))
         index = drawn.astype(np.intp).take(self._groups, axis=-1)
         index += self._offsets
-        taken = table.take(index.reshape(-1))
+        taken = self._table(dtype).take(index.reshape(-1))
         return taken.view(dtype).reshape(*index.shape, self.book.vectors.shape[1])
 
     def _table(self, dtype: np.dtype[Any]) -> Array:
         """All place vectors one after another, each a single opaque item: numpy gathers those fastest."""
         if dtype not in self._tables:
-            rows = np.ascontiguousarray(self.book.vectors[self.book.place_vectors], dtype=dtype)
+            rows = self.book.vectors[self.book.place_vectors]
+            table = np.ascontiguousarray(rows, dtype=dtype)
+            if dtype.kind in "iub" and not (table == rows).all():
+                raise BadRequest(f"{dtype.name} does not hold these config features, {rows.min()} to {rows.max()}")
             item = np.dtype((np.void, dtype.itemsize * rows.shape[1]))
-            self._tables[dtype] = rows.view(item).reshape(-1)
+            self._tables[dtype] = table.view(item).reshape(-1)
         return self._tables[dtype]
+
+    def _keep_whole(self) -> None:
+        dtype = self.book.vectors.dtype
+        size = math.prod(self.shape) * dtype.itemsize
+        if size <= _KEEP_EACH and CodeReader._kept_bytes + size <= _KEEP_ALL:
+            self._whole = self._gather(slice(None), dtype)
+            CodeReader._kept_bytes += size
+            weakref.finalize(self, _let_go, size)
+
+
+def _let_go(size: int) -> None:
+    CodeReader._kept_bytes -= size
 
 
 class Encoder:

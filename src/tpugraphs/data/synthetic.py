@@ -81,11 +81,13 @@ def tile_graph(seed: int, *, nodes: int = 24, configs: int = 120, noise: float =
     rng = np.random.default_rng(seed)
     opcode = rng.choice([OPCODES.index(name) for name in ("add", "multiply", "tanh", "broadcast")], size=nodes)
     opcode[: max(1, nodes // 4)] = OPCODES.index("parameter")
-    shape = rng.integers(5, 600, size=3)
-    bounds = np.minimum(2 ** rng.integers(0, 10, size=(configs, 3)), shape)
+    shape = rng.integers(64, 600, size=3)
+    bounds = _distinct_bounds(rng, shape, configs)
+    configs = len(bounds)
     tiles = np.ceil(shape / bounds).prod(axis=1)
-    padded = np.ceil(bounds / 8) * 8
-    true_ns = tiles * (300 + padded.prod(axis=1) * 0.02)
+    padded = np.ceil(bounds / (1, 8, 128)) * (1, 8, 128)
+    spill = np.maximum(1, padded.prod(axis=1) / 2**18)
+    true_ns = tiles * (200 + padded.prod(axis=1) * spill * 0.02)
     features = np.zeros((configs, len(TILE.config_columns)), dtype=np.float32)
     features[:, 8:11] = bounds
     features[:, 14], features[:, 15] = bounds.sum(axis=1), bounds.prod(axis=1)
@@ -142,6 +144,12 @@ def _two_minor_layouts() -> NDArray[np.float32]:
         for tensor in range(3):
             rows[row, 6 * tensor : 6 * tensor + 2] = (0, 1) if row >> tensor & 1 else (1, 0)
     return rows
+
+
+def _distinct_bounds(rng: np.random.Generator, shape: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Up to `count` different tiles of a shape: nobody enumerates the same tile twice."""
+    drawn = np.minimum(rng.integers(1, 65, size=(4 * count, 3)) * (1, 4, 8), shape)
+    return rng.permutation(np.unique(drawn, axis=0))[:count]
 
 
 def _edges(rng: np.random.Generator, nodes: int, first: int) -> NDArray[np.int64]:

@@ -23,9 +23,9 @@ _BINS = 32
 _MOST_ROWS = 40
 
 
-def evaluation(result: Evaluation, *, most: int = _MOST_ROWS) -> RenderableType:
+def evaluation(result: Evaluation, *, every: bool = False) -> RenderableType:
     """The official table, with the noise-aware figures beside it and the mean with its interval below."""
-    ks = list(result.graphs[0].top_k)
+    ks, most = list(result.graphs[0].top_k), len(result.graphs) if every else _MOST_ROWS
     table = _table(f"{result.collection} · {result.split} · {result.rows}")
     table.add_column("graph", overflow="fold")
     for heading in ("configs", *(f"top-{k}" for k in ks), "OPA", "tau-b", "noise floor", "OPA beyond noise"):
@@ -63,9 +63,9 @@ def collections(found: Sequence[Collection | str]) -> RenderableType:
     return Group(*([table] if table.row_count else []), *sentences)
 
 
-def collection(ds: Collection, *, most: int = _MOST_ROWS) -> RenderableType:
+def collection(ds: Collection, *, every: bool = False) -> RenderableType:
     """Ranges over a collection, then a row a graph."""
-    rows = ds.table()
+    rows, most = ds.table(), len(ds) if every else _MOST_ROWS
     table = _table(f"{ds}{' · synthetic, not measured' if ds.synthetic else ''}")
     table.add_column("graph", overflow="fold")
     for heading in ("split", "nodes", "edges", "configurable", "configs", "unique", "best", "worst / best", "noise"):
@@ -87,10 +87,10 @@ def collection(ds: Collection, *, most: int = _MOST_ROWS) -> RenderableType:
     return Group(_ranges(rows), table)
 
 
-def graph(one: PackedGraph) -> RenderableType:
-    """Everything at a glance about one graph: sizes, opcodes, run times, noise."""
+def graph(one: PackedGraph, of: str) -> RenderableType:
+    """Everything at a glance about one graph of a collection: sizes, opcodes, run times, noise."""
     row = one.summary
-    table = _table(row.name)
+    table = _table(f"{row.name} · {of}")
     table.add_column("what")
     table.add_column("", overflow="fold")
     table.add_row("split", row.split)
@@ -141,7 +141,7 @@ def _table(title: str) -> Table:
 
 def _say_rest(table: Table, count: int, most: int) -> None:
     if count > most:
-        table.add_row(f"… and {count - most:,} more", style="dim")
+        table.add_row(f"… and {count - most:,} more (--all lists them)", style="dim")
 
 
 def _graph_cells(graph: GraphScore) -> list[str | Text]:
@@ -187,8 +187,8 @@ def _interval(value: Estimate | None, *, percent: bool) -> str:
     if value is None or value.low is None or value.high is None:
         return ""
     if percent:
-        return f"{_percent(value.low)} … {_percent(value.high)}"
-    return f"{value.low:.4f} … {value.high:.4f}"
+        return f"{100 * value.low:.2f}…{100 * value.high:.2f} %"
+    return f"{value.low:.3f}…{value.high:.3f}"
 
 
 def _ranges(rows: Sequence[GraphSummary]) -> RenderableType:
@@ -225,7 +225,7 @@ def _time(ns: float | None) -> str:
 def _percent(share: float | None) -> str:
     if share is None:
         return "–"
-    return f"{100 * share:.4f} %" if abs(share) < 0.001 else f"{100 * share:.2f} %"
+    return f"{100 * share:.4f} %" if 0 < abs(share) < 0.001 else f"{100 * share:.2f} %"
 
 
 def _bytes(count: int) -> str:
