@@ -20,6 +20,7 @@ app = App(
     name="tpugraphs",
     help="Performance data of tensor programs: import, look at, check, and evaluate rankings of compiler configs.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `main` has a word to say about it
     help_epilogue="Collections are kept under --root, by default $TPUGRAPHS_ROOT or ~/.cache/tpugraphs.",
 )
 
@@ -261,7 +262,7 @@ def _collections_with(name: str, root: Path | None) -> list[Collection]:
     everywhere = [collection for collection in _all_collections(root) if not isinstance(collection, str)]
     found = [collection for collection in everywhere if name in collection]
     if not found:
-        names = ", ".join(collection.name for collection in everywhere)
+        names = ", ".join(collection.name for collection in everywhere) or "the collections there"
         raise BadRequest(f"{name}: neither a collection (those have a colon) nor a graph in any of {names}")
     return found
 

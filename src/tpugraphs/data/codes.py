@@ -201,7 +201,7 @@ class _VectorIndex:
         return np.ascontiguousarray(self._rows).view(self._dtype).reshape(-1, self._width)
 
     def lookup(self, vectors: Array) -> NDArray[np.int32]:
-        words = vectors.view(self._word).reshape(len(vectors), -1)
+        words = vectors.view(self._word).reshape(len(vectors), self._rows.shape[1])
         keys = self._key(words)
         at = self._find(keys)
         new = self._keys[at] != keys if len(self._keys) else np.ones(len(keys), dtype=bool)

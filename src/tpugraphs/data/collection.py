@@ -64,14 +64,14 @@ def write_collection(folder: Path, manifest: CollectionManifest) -> None:
             for name, row in manifest.rows.items()
         },
     }
-    files.write_json(folder / COLLECTION, value)
+    files.write_sealed_json(folder / COLLECTION, value)
 
 
 def read_collection(folder: Path) -> CollectionManifest:
     path = folder / COLLECTION
     if not path.exists():
         raise BadFile(path, "collection", expected="a finished import", found="a half-finished one", todo=_UNFINISHED)
-    top = Reader(path, files.read_json(path, "collection"), "collection")
+    top = Reader(path, files.read_sealed_json(path, "collection", "import the data again"), "collection")
     top.check_version()
     schema = SCHEMAS.get(top.need("schema", str))
     if schema is None:
@@ -157,7 +157,7 @@ class Collection:
         else:
             name = self.names[which]
         if name not in self._files:
-            self._files[name] = PackFiles(graph_folder(self.folder, name))
+            self._files[name] = PackFiles(graph_folder(self.folder, name), self._manifest.digests[name])
         return PackedGraph(self._manifest.rows[name], self._files[name])
 
     def __iter__(self) -> Iterator[PackedGraph]:

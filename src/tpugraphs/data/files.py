@@ -80,6 +80,23 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
+_SEAL = ',\n "seal": "'
+
+
+def write_sealed_json(path: Path, value: dict[str, Any]) -> None:
+    """JSON whose last field is the sha256 of all before it."""
+    body = json.dumps(value, indent=1, allow_nan=False).removesuffix("\n}")
+    write_text(path, f'{body}{_SEAL}{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n')
+
+
+def read_sealed_json(path: Path, what: str, todo: str = "") -> Any:
+    text = read_bytes(path, what, todo)
+    body, _, seal = text.rpartition(_SEAL.encode())
+    if seal != f'{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode():
+        raise BadFile(path, "seal", expected="the text as it was written", found="a change", todo=todo)
+    return parse_json(text, path, what)
+
+
 def read_bytes(path: Path, what: str, todo: str = "") -> bytes:
     """The whole file, or one sentence about why not."""
     try:

@@ -129,6 +129,8 @@ class _CollectionWriter:
         self._rows = dict(known.rows) if known else {}
         self._digests = dict(known.digests) if known else {}
         self._schema = known.schema if known else None
+        for left in (folder / "graphs").glob(f"{files.ASIDE}*"):  # by a killed import; we are the sole writer
+            shutil.rmtree(left, ignore_errors=True)
 
     def add(self, item: _Item, progress: Progress) -> bool:
         """Packs a file unless the same content is packed already; returns whether it was new."""

@@ -90,7 +90,7 @@ def _encode(source: ArraySource, schema: Schema, advance: Advance) -> tuple[Arra
     try:
         for block in source.blocks(key):
             encoder.add(block.reshape(len(block), places, width))
-            advance(block.nbytes / header.nbytes)
+            advance(len(block) / header.shape[0])
         codes, book = encoder.finish()
     except DictionaryFull:
         return None

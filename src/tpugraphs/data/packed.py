@@ -28,13 +28,16 @@ _AGAIN = "remove this folder and import the graph again"
 class PackFiles:
     """The files behind a packed graph; what stays open is small: tables and memory maps."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, digest: str) -> None:
         self.folder = folder
+        self.digest = digest
+        """The sha256 of the manifest, as the collection has it."""
 
     @cached_property
     def manifest(self) -> GraphManifest:
         path = self.folder / MANIFEST
-        manifest = GraphManifest.read(path, files.read_bytes(path, "manifest", _AGAIN))
+        text = self._read(path, self.digest)
+        manifest = GraphManifest.read(path, text)
         for key in manifest.schema.keys:
             if key not in manifest.headers:
                 raise BadFile(path, "arrays", expected=f"a record of {key}", found="none", todo=_AGAIN)
@@ -100,11 +103,14 @@ class PackFiles:
     def _read_npz(self, file: str) -> dict[str, Array]:
         """All arrays of a small file, checked against its checksum since it is read whole anyway."""
         record, path = self._record(file), self.folder / file
-        data = files.read_bytes(path, "pack", _AGAIN)
-        if hashlib.sha256(data).hexdigest() != record.sha256:
-            raise BadFile(path, "checksum", expected=record.sha256[:12], found="another", todo=_AGAIN)
-        with NpzReader(io.BytesIO(data), path) as reader:
+        with NpzReader(io.BytesIO(self._read(path, record.sha256)), path) as reader:
             return {key: reader.read(key) for key in reader.keys}
+
+    def _read(self, path: Path, digest: str) -> bytes:
+        data = files.read_bytes(path, "pack", _AGAIN)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise BadFile(path, "checksum", expected=digest[:12], found="another", todo=_AGAIN)
+        return data
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,11 @@ class PackedGraph:
         return f"<PackedGraph {s.name}: {s.nodes} nodes, {s.configurable_nodes} configurable, {s.configs} configs>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.summary, self.files.folder)  # memory maps are opened anew where this arrives
+        return _reopen, (
+            self.summary,
+            self.files.folder,
+            self.files.digest,
+        )  # memory maps are opened anew where this arrives
 
     @cached_property
     def _arrays(self) -> dict[str, Array]:
@@ -229,5 +239,5 @@ class PackedGraph:
         return self.config_features(dtype=self.files.config_header.dtype)
 
 
-def _reopen(summary: GraphSummary, folder: Path) -> PackedGraph:
-    return PackedGraph(summary, PackFiles(folder))
+def _reopen(summary: GraphSummary, folder: Path, digest: str) -> PackedGraph:
+    return PackedGraph(summary, PackFiles(folder, digest))

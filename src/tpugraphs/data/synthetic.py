@@ -30,6 +30,12 @@ class SyntheticGraph:
     arrays: dict[str, Array]
     true_ns: NDArray[np.float64]
 
+    def save(self, path: Path) -> None:
+        """As an official npz file."""
+        with files.file_aside(path) as aside, NpzWriter(aside) as writer:
+            for key, array in self.arrays.items():
+                writer.write(key, array)
+
 
 def layout_graph(
     seed: int, *, nodes: int = 400, layers: int = 12, configs: int = 600, noise: float = 0.002
@@ -112,9 +118,7 @@ def write_synthetic(into: Path, *, graphs: int = 10, configs: int = 600, seed: i
         path = into / place.npz_path()
         if path.exists():
             raise BadRequest(f"{path}: already there; choose an empty folder")
-        with files.file_aside(path) as aside, NpzWriter(aside) as writer:
-            for key, array in graph.arrays.items():
-                writer.write(key, array)
+        graph.save(path)
         written.append(path)
     return written
 
@@ -130,7 +134,7 @@ def _collections(graphs: int, configs: int, seed: int) -> Iterator[tuple[Place, 
                 graph.arrays[RUNTIME][:] = 0
                 if NORMALIZER in graph.arrays:
                     graph.arrays[NORMALIZER][:] = 1
-            yield Place(name, split, f"synthetic_{number:04d}"), graph
+            yield Place(name, split, f"synth_{number:03d}"), graph
 
 
 def _measured(rng: np.random.Generator, true_ns: NDArray[np.float64], noise: float) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.data.packed import PackedGraph
+from tpugraphs.types import Array
 
 Ranker = Callable[[PackedGraph, NDArray[np.intp]], NDArray[np.float64]]
 """Scores for these rows of the graph's configs, lower is faster; a config's score depends on no other config asked."""
@@ -26,8 +27,11 @@ def random_scores(graph: PackedGraph, rows: NDArray[np.intp]) -> NDArray[np.floa
 def feature_sum(graph: PackedGraph, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """The sum of a config's features."""
     parts = np.array_split(rows, max(1, len(rows) // _ROWS_AT_ONCE))
-    sums = [graph.config_features(part).reshape(len(part), -1).sum(axis=1, dtype=np.float64) for part in parts]
-    return np.concatenate(sums)
+    return np.concatenate([_row_sums(graph.config_features(part)) for part in parts])
+
+
+def _row_sums(features: Array) -> NDArray[np.float64]:
+    return features.sum(axis=tuple(range(1, features.ndim)), dtype=np.float64)
 
 
 TRIVIAL_RANKERS: Mapping[str, Ranker] = MappingProxyType({"random": random_scores, "feature-sum": feature_sum})

@@ -15,7 +15,7 @@ from tpugraphs.data.collection import Collection
 from tpugraphs.data.packed import PackedGraph
 from tpugraphs.data.verifying import Checked
 from tpugraphs.graph.opcodes import opcode_name
-from tpugraphs.metrics.evaluator import Estimate, Evaluation, GraphScore
+from tpugraphs.metrics.evaluator import Evaluation, GraphScore
 from tpugraphs.types import GraphSummary
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -24,31 +24,29 @@ _MOST_ROWS = 40
 
 
 def evaluation(result: Evaluation, *, every: bool = False) -> RenderableType:
-    """The official table, with the noise-aware figures beside it and the mean with its interval below."""
+    """A row a graph, then each metric over the graphs with its interval: the official ones and the noise-aware ones."""
     ks, most = list(result.graphs[0].top_k), len(result.graphs) if every else _MOST_ROWS
-    table = _table(f"{result.collection} · {result.split} · {result.rows}")
-    table.add_column("graph", overflow="fold")
-    for heading in ("configs", *(f"top-{k}" for k in ks), "OPA", "tau-b", "noise floor", "OPA beyond noise"):
-        table.add_column(heading, justify="right")
+    headings = ("configs", *(f"top-{k}" for k in ks), "OPA", "tau-b", "noise", "OPA beyond")
+    table = _table(f"{result.collection} · {result.split} · {result.rows}", "graph", *headings)
     for graph in result.graphs[:most]:
         table.add_row(*_graph_cells(graph))
     _say_rest(table, len(result.graphs), most)
-    metrics = [*(f"top-{k}" for k in ks), "OPA", "tau-b", "OPA beyond noise"]
-    cells = [_estimate(result.summary.get(metric), percent=metric.startswith("top")) for metric in metrics]
-    table.add_section()
-    ranked = len(result.graphs) - len(result.undefined)
-    table.add_row(f"mean of {ranked}", "", *cells[:-1], "", cells[-1], style="bold")
-    intervals = [_interval(result.summary.get(metric), percent=metric.startswith("top")) for metric in metrics]
-    if any(intervals):
-        table.add_row("95 % interval", "", *intervals[:-1], "", intervals[-1])
-    return Group(table, *(Text(note, style="dim") for note in _notes(result)))
+    return Group(table, _metrics(result), *(Text(note, style="dim") for note in _notes(result)))
+
+
+def _metrics(result: Evaluation) -> RenderableType:
+    table = _table("", "metric", "value", "95 % interval", "graphs")
+    for metric, estimate in result.summary.items():
+        figure = _percent if metric.startswith("top") else "{:.4f}".format
+        low, high = estimate.low, estimate.high
+        interval = "–" if low is None or high is None else f"{figure(low)} to {figure(high)}"
+        table.add_row(metric, figure(estimate.value), interval, f"{estimate.graphs:,}")
+    return table if result.summary else Text("no graph could be ranked", style="yellow")
 
 
 def collections(found: Sequence[Collection | str]) -> RenderableType:
     """A row a collection; a sentence for one that cannot be opened."""
-    table = _table("Collections")
-    for heading in ("collection", "train", "valid", "test", "configs", "nodes", ""):
-        table.add_column(heading, justify="left" if heading in ("collection", "") else "right")
+    table = _table("Collections", "collection", "train", "valid", "test", "configs", "nodes", "")
     sentences = []
     for item in found:
         if isinstance(item, str):
@@ -66,16 +64,13 @@ def collections(found: Sequence[Collection | str]) -> RenderableType:
 def collection(ds: Collection, *, every: bool = False) -> RenderableType:
     """Ranges over a collection, then a row a graph."""
     rows, most = ds.table(), len(ds) if every else _MOST_ROWS
-    table = _table(f"{ds}{' · synthetic, not measured' if ds.synthetic else ''}")
-    table.add_column("graph", overflow="fold")
-    for heading in ("split", "nodes", "edges", "configurable", "configs", "unique", "best", "worst / best", "noise"):
-        table.add_column(heading, justify="right")
+    headings = ("split", "nodes", "config.", "configs", "unique", "best", "spread", "noise")
+    table = _table(f"{ds}{' · synthetic, not measured' if ds.synthetic else ''}", "graph", *headings)
     for row in rows[:most]:
         table.add_row(
             row.name,
             row.split,
             f"{row.nodes:,}",
-            f"{row.edges:,}",
             f"{row.configurable_nodes:,}",
             f"{row.configs:,}",
             f"{row.unique_configs:,}",
@@ -84,15 +79,16 @@ def collection(ds: Collection, *, every: bool = False) -> RenderableType:
             _percent(row.noise_floor),
         )
     _say_rest(table, len(rows), most)
-    return Group(_ranges(rows), table)
+    legend = (
+        "config.: configurable nodes; spread: worst over best; noise: 95 % of repeats of one config agree within it"
+    )
+    return Group(_ranges(rows), table, Text(legend, style="dim"))
 
 
 def graph(one: PackedGraph, of: str) -> RenderableType:
     """Everything at a glance about one graph of a collection: sizes, opcodes, run times, noise."""
     row = one.summary
-    table = _table(f"{row.name} · {of}")
-    table.add_column("what")
-    table.add_column("", overflow="fold")
+    table = Table(title=f"{row.name} · {of}", title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_row("split", row.split)
     table.add_row("nodes, edges", f"{row.nodes:,}, {row.edges:,}")
     if "node_config_ids" in one.schema.keys:
@@ -115,9 +111,7 @@ def graph(one: PackedGraph, of: str) -> RenderableType:
 
 def verification(checked: Sequence[Checked]) -> RenderableType:
     """A row a collection, then every problem in a sentence."""
-    table = _table("Verified")
-    for heading in ("collection", "graphs", "size", "result"):
-        table.add_column(heading, justify="left" if heading in ("collection", "result") else "right")
+    table = _table("Verified", "collection", "graphs", "size", "result")
     for item in checked:
         bad = len(item.problems)
         result = Text("whole", style="green") if not bad else Text(f"{bad} problem{'s'[: bad - 1]}", style="red")
@@ -135,8 +129,15 @@ def runtime_histogram(runtime: NDArray[np.float64]) -> str:
     return "▕" + "".join(_BLOCKS[level] for level in levels) + f"▏ tallest bar {counts.max():,}"
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+def _table(title: str, first: str, *others: str) -> Table:
+    """Figures to the right and never cut short; where the terminal is narrow, the first column folds."""
+    table = Table(
+        title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    table.add_column(first, overflow="fold", min_width=9)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def _say_rest(table: Table, count: int, most: int) -> None:
@@ -160,7 +161,10 @@ def _graph_cells(graph: GraphScore) -> list[str | Text]:
 
 
 def _notes(result: Evaluation) -> list[str]:
-    notes = ["top-K: slowdown of the best of the K picked; OPA: share of ordered pairs, weighted by pairs"]
+    notes = [
+        "top-K: slowdown of the best of the K configs scored lowest. OPA: share of pairs in the right order, over graphs "
+        "weighted by pairs. Beyond noise: only pairs that differ by more than the graph's noise floor."
+    ]
     if result.undefined:
         notes.append("in no mean: " + ", ".join(f"{name} ({why})" for name, why in result.undefined.items()))
     constant = [graph.graph for graph in result.graphs if graph.constant_scores and not graph.undefined]
@@ -175,20 +179,6 @@ def _notes(result: Evaluation) -> list[str]:
     elif beyond.graphs < ranked:
         notes.append(f"beyond noise: over the {beyond.graphs} of {ranked} graphs whose noise floor is known")
     return notes
-
-
-def _estimate(value: Estimate | None, *, percent: bool) -> str:
-    if value is None:
-        return "–"
-    return _percent(value.value) if percent else f"{value.value:.4f}"
-
-
-def _interval(value: Estimate | None, *, percent: bool) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    if percent:
-        return f"{100 * value.low:.2f}…{100 * value.high:.2f} %"
-    return f"{value.low:.3f}…{value.high:.3f}"
 
 
 def _ranges(rows: Sequence[GraphSummary]) -> RenderableType:
