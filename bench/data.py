@@ -9,7 +9,6 @@ are measured. --quick leaves out the 7 GB import. --save writes the tables into 
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -180,6 +179,16 @@ def _check_values() -> Iterator[str]:
                 yield f"| {name} | {judged.tau:.6f} | {judged.opa:.6f} | {errors} |"
 
 
+_IMPORT = r"""
+import re, sys
+from pathlib import Path
+from tpugraphs.cli.main import run
+assert run(["import", sys.argv[1], "--into", sys.argv[2]]) == 0
+print(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+"""The system's own record of the peak; what getrusage says of a child includes its parent before the exec."""
+
+
 def large_import(scratch: Path) -> Iterator[str]:
     """A file whose features are 7 GB as float32: peak memory and time of importing it, in a process of its own."""
     nodes, configurable, configs = 20_000, 3_000, 32_500
@@ -202,19 +211,18 @@ def large_import(scratch: Path) -> Iterator[str]:
             else:
                 writer.write(key, array)
     root = scratch / "packs"
-    command = [sys.executable, "-m", "tpugraphs", "import", str(path), "--into", str(root)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    ended = subprocess.run(
+        [sys.executable, "-c", _IMPORT, str(path), str(root)], check=True, capture_output=True, text=True
+    )
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    assert peak > before, "an earlier child was larger: its peak would hide this one's"
+    peak = int(ended.stdout.split()[-1]) * 1024
     inflate = _timed(lambda: _read_through(path))
     packed = sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
     size = f"{features.nbytes / 1e9:.2f} GB of features, {path.stat().st_size / 1e6:.0f} MB as npz"
     yield f"| a file of {size} | figure |"
     yield "|---|---|"
-    yield f"| peak memory of the import (≤ 1 GB) | {peak * 1024 / 1e9:.2f} GB |"
+    yield f"| peak memory of the import (≤ 1 GB) | {peak / 1e9:.2f} GB |"
     yield f"| time of the import, and against unzipping alone | {seconds:.0f} s, {seconds / inflate:.1f}x |"
     yield f"| pack | {packed / 1e6:.0f} MB |"
 

@@ -189,6 +189,11 @@ class _CollectionWriter:
 def _items(source: Path, collection: str | None, split: str | None, progress: Progress) -> Iterator[_Item]:
     if not source.exists():
         raise BadRequest(f"{source}: no such file or folder to import")
+    if source.is_file() and not _wanted(source):
+        raise BadRequest(
+            f"{source}: neither an npz file nor a tar archive; expected a folder of official npz files, "
+            f"a tar archive of them, or one npz file"
+        )
     found = [source] if source.is_file() else sorted(path for path in source.rglob("*") if _wanted(path))
     progress.begin(sum(path.stat().st_size for path in found))
     for path in found:

@@ -162,7 +162,7 @@ def _graph_cells(graph: GraphScore) -> list[str | Text]:
 
 def _notes(result: Evaluation) -> list[str]:
     notes = [
-        "top-K: slowdown of the best of the K configs scored lowest. OPA: share of pairs in the right order, over graphs "
+        "top-K: slowdown of the best of the K configs scored lowest. OPA: share of pairs in the right order, graphs "
         "weighted by pairs. Beyond noise: only pairs that differ by more than the graph's noise floor."
     ]
     if result.undefined:
