@@ -124,6 +124,11 @@ def test_the_root_may_come_from_the_environment(root: Path, monkeypatch: pytest.
     assert len(tg.load(TILE_NAME)) == 4
 
 
+def test_a_tilde_is_the_home_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(root.parent))
+    assert len(tg.load(TILE_NAME, root=f"~/{root.name}")) == 4
+
+
 def first_features(graph: tg.PackedGraph) -> float:
     return float(graph.config_features([0, 1]).sum() + graph.config_runtime[0])
 

@@ -15,6 +15,7 @@ from tests.kit.files import LAYOUT_NAME, TILE_NAME, Arrays, layout_arrays, packe
 from tpugraphs.data import Collection, codes, export_official, load
 from tpugraphs.data.names import OFFICIAL
 from tpugraphs.data.npz import NpzReader
+from tpugraphs.errors import BadRequest
 
 same_deflate = pytest.mark.skipif(
     "ng" in zlib.ZLIB_RUNTIME_VERSION, reason="zlib-ng packs to other bytes than the zlib the release was written with"
@@ -97,5 +98,7 @@ def test_features_that_no_dictionary_shortens_come_back(
     graph = collection[0]
     assert not graph.files.manifest.coded
     assert (graph.config_features([3, 1]) == arrays[key][[3, 1]]).all()
+    with pytest.raises(BadRequest, match="bool does not hold these config features"):
+        graph.config_features(dtype=bool)
     assert graph.summary.unique_configs == len(np.unique(arrays[key].reshape(len(arrays[key]), -1), axis=0))
     assert_same(next((tmp_path / "official").rglob("*.npz")), exported(collection, tmp_path))

@@ -43,6 +43,9 @@ def test_identity_tells_rows_apart() -> None:
     rows = np.array([[1, 2], [1, 3], [1, 2]], dtype=np.uint8)
     identity = stats.config_identity(rows)
     assert identity[0] == identity[2] != identity[1]
+    long_rows = np.zeros((4, 5, 18), dtype=np.float32)
+    long_rows[2, 4, 17] = 1
+    assert stats.config_identity(long_rows).tolist() in ([0, 0, 1, 0], [1, 1, 0, 1])
     assert stats.config_identity(np.empty((3, 0))).tolist() == [0, 0, 0]
 
 

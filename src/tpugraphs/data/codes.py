@@ -132,9 +132,7 @@ class CodeReader:
         """All place vectors one after another, each a single opaque item: numpy gathers those fastest."""
         if dtype not in self._tables:
             rows = self.book.vectors[self.book.place_vectors]
-            table = np.ascontiguousarray(rows, dtype=dtype)
-            if dtype.kind in "iub" and not (table == rows).all():
-                raise BadRequest(f"{dtype.name} does not hold these config features, {rows.min()} to {rows.max()}")
+            table = np.ascontiguousarray(cast_exactly(rows, dtype))
             item = np.dtype((np.void, dtype.itemsize * rows.shape[1]))
             self._tables[dtype] = table.view(item).reshape(-1)
         return self._tables[dtype]
@@ -312,6 +310,14 @@ class _Groups:
 
 def _narrow_codes(codes: NDArray[np.int32]) -> Array:
     return codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.uint16)
+
+
+def cast_exactly(features: Array, dtype: np.dtype[Any]) -> Array:
+    """A copy in another dtype; integers that do not hold the features are refused."""
+    cast = features.astype(dtype)
+    if dtype.kind in "iub" and not (cast == features).all():
+        raise BadRequest(f"{dtype.name} does not hold these config features, {features.min()} to {features.max()}")
+    return cast
 
 
 def narrowest(array: Array) -> Array:

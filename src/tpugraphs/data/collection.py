@@ -183,10 +183,10 @@ def load(
     if split is not None:
         check_split(split)
     if isinstance(name, os.PathLike) or os.sep in name:
-        folder = Path(name)
+        folder = Path(name).expanduser()
         where = f"{folder}"
     else:
-        base = Path(root) if root is not None else default_root()
+        base = Path(root).expanduser() if root is not None else default_root()
         folder = collection_folder(base, name)
         where = f"{name} under {base}"
     if not folder.is_dir():

@@ -42,7 +42,7 @@ class Place:
 def default_root() -> Path:
     """Where collections are kept when no root is given."""
     root = os.environ.get("TPUGRAPHS_ROOT")
-    return Path(root) if root else Path.home() / ".cache" / "tpugraphs"
+    return Path(root).expanduser() if root else Path.home() / ".cache" / "tpugraphs"
 
 
 def check_collection(name: str) -> str:

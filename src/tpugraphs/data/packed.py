@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tpugraphs.data import files, stats
-from tpugraphs.data.codes import Codebook, CodeReader
+from tpugraphs.data.codes import Codebook, CodeReader, cast_exactly
 from tpugraphs.data.manifest import FileRecord, GraphManifest
 from tpugraphs.data.npz import ArrayHeader, NpzReader, map_npy
 from tpugraphs.data.pack import CODES, CONFIGS, GRAPH, MANIFEST, PLAIN, RUNTIMES
@@ -217,7 +217,7 @@ class PackedGraph:
     def config_features(self, rows: Any = slice(None), dtype: DTypeLike = np.float32) -> Array:
         """Features of these configs only: (r, nc, 18) for layouts, (r, 24) for tiles; `rows` as numpy takes it."""
         if not self.files.manifest.coded:
-            return self.files.plain[rows].astype(dtype)
+            return cast_exactly(self.files.plain[rows], np.dtype(dtype))
         features = self.files.codes.features(rows, dtype)
         return features if len(self.files.config_header.shape) == 3 else features[..., 0]
 

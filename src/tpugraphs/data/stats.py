@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tpugraphs.types import Array
 
 NOISE_QUANTILE = 0.95
+_LONG_ROW = 64
+"""Longer rows are told apart by their digests, so that sorting them needs little memory."""
 MOST_REPEATS = 64
 """Of a config measured more often, this many repeats are compared (spread evenly over the file), so that one
 config does not speak for all and the count of pairs stays near the count of rows."""
@@ -19,6 +23,8 @@ def config_identity(configs: Array) -> NDArray[np.intp]:
     if rows.shape[1] == 0:
         return np.zeros(len(rows), dtype=np.intp)
     items = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
+    if items.dtype.itemsize > _LONG_ROW:
+        items = np.array([hashlib.blake2b(item.tobytes(), digest_size=16).digest() for item in items], dtype="V16")
     return np.unique(items, return_inverse=True)[1].reshape(-1)
 
 

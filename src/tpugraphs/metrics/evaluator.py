@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tpugraphs.data import files
 from tpugraphs.data.collection import Collection, load
-from tpugraphs.data.names import default_root
 from tpugraphs.data.packed import PackedGraph
 from tpugraphs.errors import BadRequest
 from tpugraphs.metrics.pairs import PairCounts, count_pairs
@@ -121,7 +120,7 @@ class Evaluator:
         self._noise_floor = noise_floor
         self._rows_label, self._rows = "all configs", None
         if rows is not None:
-            base = Path(root) if root is not None else default_root()
+            base = self.collection.folder.parent
             path = find_official_rows(self.collection.name, base) if rows == "official" else Path(rows)
             self._rows_label, self._rows = f"rows of {path.name}", read_official_rows(path)
 
