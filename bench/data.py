@@ -141,7 +141,7 @@ def opening(scratch: Path) -> Iterator[str]:
     yield f"| first draw from a graph, later draws | {1e3 * median(first):.2f} ms, {1e3 * median(again):.3f} ms |"
     command = [sys.executable, "-m", "tpugraphs", "--help"]
     helped = [_timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)) for _ in range(11)]
-    yield f"| `tpugraphs --help` (≤ 300 ms): median, worst | {1e3 * median(helped):.0f} ms, {1e3 * max(helped):.0f} ms |"
+    yield f"| `tpugraphs --help` (≤ 300 ms), the worst | {1e3 * median(helped):.0f} ms, {1e3 * max(helped):.0f} ms |"
     yield f"| imported, each graph synced to disk | {imported:.1f} s, {1e3 * imported / len(ds):.1f} ms a graph |"
 
 
