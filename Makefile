@@ -4,18 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.installed-use
 DEV := $(VENV)/.installed-dev
-DEMO := .demo
 
 .PHONY: demo test check bench docs clean
 
 demo: $(USE)
-	@rm -rf $(DEMO)
-	$(BIN)/tpugraphs synth --into $(DEMO)/official
-	$(BIN)/tpugraphs import $(DEMO)/official --into $(DEMO)/packs
-	$(BIN)/tpugraphs evaluate feature-sum layout:synthetic:random --root $(DEMO)/packs
+	$(BIN)/tpugraphs tune mobilenetv2
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(DEV)
 	$(BIN)/ruff check .
@@ -25,12 +21,13 @@ check: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python bench/data.py --save
+	$(BIN)/python bench/tuning.py --save
 
 docs: $(DEV)
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 clean:
-	rm -rf $(VENV) $(DEMO) .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

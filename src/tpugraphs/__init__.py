@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tpugraphs.data import Collection, PackedGraph, export_official, import_official, load, verify_root
     from tpugraphs.errors import TpuGraphsError
     from tpugraphs.metrics import Evaluation, Evaluator
+    from tpugraphs.tuning import Outcome, tune
     from tpugraphs.types import Graph, GraphSummary
 
 __version__ = "0.1.0"
@@ -28,7 +29,9 @@ _HOME = {
     "TpuGraphsError": "tpugraphs.errors",
     "export_official": "tpugraphs.data",
     "import_official": "tpugraphs.data",
+    "Outcome": "tpugraphs.tuning",
     "load": "tpugraphs.data",
+    "tune": "tpugraphs.tuning",
     "verify_root": "tpugraphs.data",
 }
 
@@ -38,11 +41,13 @@ __all__ = [
     "Evaluator",
     "Graph",
     "GraphSummary",
+    "Outcome",
     "PackedGraph",
     "TpuGraphsError",
     "export_official",
     "import_official",
     "load",
+    "tune",
     "verify_root",
 ]
 

@@ -103,6 +103,10 @@ def test_a_noise_floor_can_be_given(root: Path, capsys: pytest.CaptureFixture[st
         (["evaluate", "random", LAYOUT_NAME, "--root", "ROOT", "--rows", "/nowhere"], "expected a file, found nothing"),
         (["evaluate", "random", LAYOUT_NAME, "--root", "ROOT", "--save", "/dev/full/x"], "could not be written"),
         (["synth", "--into", "ROOT", "--graphs", "1"], "expected at least 3 graphs"),
+        (["tune", "nobody"], "nobody: not a program; expected MODULE.py:FUNCTION, a StableHLO file"),
+        (["tune", "/nowhere/model.py:infer"], "/nowhere/model.py: no such file"),
+        (["tune", "transformer", "--budget", "soon"], "budget 'soon': expected a duration such as 90s, 2m or 1h"),
+        (["tune", "transformer", "--target", "cuda"], "cuda: no such target; expected xla:cpu"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
 )
@@ -141,6 +145,28 @@ def test_verify_lists_every_problem(root: Path, tmp_path: Path, capsys: pytest.C
         "2",
         "1",
     ]  # the train split comes before the valid one
+
+
+def test_tuning_a_users_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a file to a saved outcome; the program is too small for anything to win or lose reliably."""
+    path = tmp_path / "my_model.py"
+    path.write_text("import jax.numpy as jnp\ndef infer(x): return jnp.tanh(x @ x.T)\n")
+    assert run(["tune", f"{path}:infer", "--arg", "f32[32,8]", "--budget", "60s", "--save", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("infer on xla:cpu: ")
+    assert "1 of 2 configs" in shown
+    x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
+    assert np.allclose(tg.Outcome.load(tmp_path / "out")(x), np.tanh(x @ x.T), atol=1e-5)
+
+
+def test_a_users_module_that_fails_is_told_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "my_model.py"
+    path.write_text("def infer(x): return x.nothing\n")
+    assert run(["tune", f"{path}:infer", "--arg", "f32[4]"]) == 2
+    assert re.search(r"infer: .*AttributeError.*nothing", capsys.readouterr().err)
+    path.write_text("import no_such_module_anywhere\n")
+    assert run(["tune", f"{path}:infer", "--arg", "f32[4]"]) == 2
+    assert "my_model.py: could not be imported: ModuleNotFoundError" in capsys.readouterr().err
 
 
 def start(*arguments: str, **keywords: object) -> subprocess.Popen[str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tpugraphs.data.names import Place
+
+if TYPE_CHECKING:
+    from tpugraphs.tuning import Progress as TuneProgress
 
 
 class Bar:
@@ -40,3 +47,16 @@ class Bar:
 
     def advance(self, done_bytes: float) -> None:
         self._bar.advance(self._task, done_bytes)
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[TuneProgress], None]]:
+    """A line on standard error that follows a tuning run; nothing where nobody watches."""
+    from tpugraphs.report.tuning import watching
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda progress: live.update(watching(progress), refresh=True)

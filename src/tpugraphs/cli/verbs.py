@@ -239,6 +239,57 @@ def synth(*, into: Path, graphs: int = 10, configs: int = 600, seed: int = 0) ->
     _print(f"{len(written)} synthetic files written to {into / 'npz'}; next: tpugraphs import {into} --into ROOT")
 
 
+@app.command
+def tune(
+    source: str,
+    /,
+    *,
+    target: str = "xla:cpu",
+    budget: str = "2m",
+    arg: Annotated[list[str] | None, Parameter(negative="")] = None,
+    save: Path | None = None,
+    seed: int = 0,
+) -> None:
+    """Make a program faster, and prove it.
+
+    The search measures in a process of its own, compares every config's results with the default's, and ends with
+    a paired re-measurement of the best in several fresh processes. Ctrl-C ends the search and shows what was found.
+
+    Parameters
+    ----------
+    source
+        MODULE.py:FUNCTION, a StableHLO file (.mlir), or a program of the zoo: resnet50, efficientnetb0, mobilenetv2,
+        transformer.
+    target
+        The compiler and device; so far xla:cpu.
+    budget
+        How long it may take, the proof included: 90s, 2m, 1h.
+    arg
+        An example argument of the function, such as f32[8,128]; once for each. Without it, FUNCTION_args() of the
+        module makes them.
+    save
+        Write the outcome to this folder, for tpugraphs.Outcome.load.
+    seed
+        Of inputs and orders.
+    """
+    import time
+
+    from tpugraphs.cli.progress import watched
+    from tpugraphs.program import resolve_source
+    from tpugraphs.report import tuning
+    from tpugraphs.tuning import tune_program
+    from tpugraphs.tuning.loop import seconds
+
+    start, limit = time.monotonic(), seconds(budget)
+    program = resolve_source(source, arguments=tuple(arg or ()))
+    with watched() as watch:
+        result = tune_program(program, target=target, budget=limit, seed=seed, watch=watch, start=start)
+    _print(tuning.outcome(result))
+    if save:
+        result.save(save)
+        _print(f"saved to {save}")
+
+
 def _all_collections(root: Path | None) -> list[Collection | str]:
     from tpugraphs.data.collection import collections_under, load
     from tpugraphs.data.names import default_root

@@ -27,7 +27,7 @@ def evaluation(result: Evaluation, *, every: bool = False) -> RenderableType:
     """A row a graph, then each metric over the graphs with its interval: the official ones and the noise-aware ones."""
     ks, most = list(result.graphs[0].top_k), len(result.graphs) if every else _MOST_ROWS
     headings = ("configs", *(f"top-{k}" for k in ks), "OPA", "tau-b", "noise", "OPA beyond")
-    table = _table(f"{result.collection} · {result.split} · {result.rows}", "graph", *headings)
+    table = plain_table(f"{result.collection} · {result.split} · {result.rows}", "graph", *headings)
     for graph in result.graphs[:most]:
         table.add_row(*_graph_cells(graph))
     _say_rest(table, len(result.graphs), most)
@@ -35,7 +35,7 @@ def evaluation(result: Evaluation, *, every: bool = False) -> RenderableType:
 
 
 def _metrics(result: Evaluation) -> RenderableType:
-    table = _table("", "metric", "value", "95 % interval", "graphs")
+    table = plain_table("", "metric", "value", "95 % interval", "graphs")
     for metric, estimate in result.summary.items():
         figure = _percent if metric.startswith("top") else "{:.4f}".format
         low, high = estimate.low, estimate.high
@@ -46,7 +46,7 @@ def _metrics(result: Evaluation) -> RenderableType:
 
 def collections(found: Sequence[Collection | str]) -> RenderableType:
     """A row a collection; a sentence for one that cannot be opened."""
-    table = _table("Collections", "collection", "train", "valid", "test", "configs", "nodes", "")
+    table = plain_table("Collections", "collection", "train", "valid", "test", "configs", "nodes", "")
     sentences = []
     for item in found:
         if isinstance(item, str):
@@ -65,7 +65,7 @@ def collection(ds: Collection, *, every: bool = False) -> RenderableType:
     """Ranges over a collection, then a row a graph."""
     rows, most = ds.table(), len(ds) if every else _MOST_ROWS
     headings = ("split", "nodes", "config.", "configs", "unique", "best", "spread", "noise")
-    table = _table(f"{ds}{' · synthetic, not measured' if ds.synthetic else ''}", "graph", *headings)
+    table = plain_table(f"{ds}{' · synthetic, not measured' if ds.synthetic else ''}", "graph", *headings)
     for row in rows[:most]:
         table.add_row(
             row.name,
@@ -74,7 +74,7 @@ def collection(ds: Collection, *, every: bool = False) -> RenderableType:
             f"{row.configurable_nodes:,}",
             f"{row.configs:,}",
             f"{row.unique_configs:,}",
-            _time(row.best_ns),
+            time_of(row.best_ns),
             "–" if row.spread is None else f"{row.spread:.3f}",
             _percent(row.noise_floor),
         )
@@ -97,7 +97,7 @@ def graph(one: PackedGraph, of: str) -> RenderableType:
     share = 1 - row.unique_configs / row.configs
     table.add_row("configs", f"{row.configs:,}, {row.unique_configs:,} unique ({share:.1%} repeated or alike)")
     if row.labelled:
-        table.add_row("run time", f"{_time(row.best_ns)} to {_time(row.worst_ns)}, worst / best {row.spread:.4f}")
+        table.add_row("run time", f"{time_of(row.best_ns)} to {time_of(row.worst_ns)}, worst / best {row.spread:.4f}")
         noise = f"{_percent(row.noise_floor)} (95 % of {row.repeat_pairs:,} pairs of repeats are closer)"
         table.add_row("noise floor", noise if row.noise_floor is not None else "unknown: no config was repeated")
         table.add_row("fast → slow", runtime_histogram(one.relative_runtime))
@@ -111,7 +111,7 @@ def graph(one: PackedGraph, of: str) -> RenderableType:
 
 def verification(checked: Sequence[Checked]) -> RenderableType:
     """A row a collection, then every problem in a sentence."""
-    table = _table("Verified", "collection", "graphs", "size", "result")
+    table = plain_table("Verified", "collection", "graphs", "size", "result")
     for item in checked:
         bad = len(item.problems)
         result = Text("whole", style="green") if not bad else Text(f"{bad} problem{'s'[: bad - 1]}", style="red")
@@ -129,7 +129,7 @@ def runtime_histogram(runtime: NDArray[np.float64]) -> str:
     return "▕" + "".join(_BLOCKS[level] for level in levels) + f"▏ tallest bar {counts.max():,}"
 
 
-def _table(title: str, first: str, *others: str) -> Table:
+def plain_table(title: str, first: str, *others: str) -> Table:
     """Figures to the right and never cut short; where the terminal is narrow, the first column folds."""
     table = Table(
         title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
@@ -203,7 +203,7 @@ def _histogram(one: PackedGraph, nodes: NDArray[np.intp] | slice = slice(None)) 
     return ", ".join([*shown, *([f"others {rest:,}"] if rest else [])])
 
 
-def _time(ns: float | None) -> str:
+def time_of(ns: float | None) -> str:
     if ns is None:
         return "–"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):

@@ -1,0 +1,227 @@
+"""StableHLO modules in memory: parsing, inlining, tagging, walking. The one place that knows JAX's MLIR bindings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax._src.interpreters import mlir as jax_mlir
+from jaxlib.mlir import ir
+
+from tpugraphs.errors import BadFile
+from tpugraphs.program.types import InputSpec, Node
+
+CONFIGURABLE = ("stablehlo.convolution", "stablehlo.dot_general")
+TAG = re.compile(r"tpugraphs\.node\d+")
+_PASSES_ON = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.broadcast_in_dim")
+
+
+def parse(text: str, label: str | Path) -> ir.Module:
+    """The module, verified; its context lives as long as it does."""
+    context = jax_mlir.make_ir_context()
+    with context:
+        try:
+            return ir.Module.parse(text)
+        except ir.MLIRError as error:
+            first = str(error).strip().splitlines()
+            found = " ".join(" ".join(first[:3]).split())[:300]
+            raise BadFile(label, "StableHLO", expected="a module that parses", found=found) from error
+
+
+def main_function(module: ir.Module, label: str | Path) -> Any:
+    """The function named main, else the only public one."""
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    named = [op for op in functions if ir.StringAttr(op.attributes["sym_name"]).value == "main"]
+    if not named:
+        found = ", ".join(ir.StringAttr(op.attributes["sym_name"]).value for op in functions) or "no function"
+        raise BadFile(label, "StableHLO", expected="a function named main", found=found)
+    return named[0]
+
+
+def entry_block(module: ir.Module, label: str | Path = "module") -> Any:
+    return main_function(module, label).regions[0].blocks[0]
+
+
+def operations(block: Any) -> Iterator[Any]:
+    """All operations below a block, in order, those in nested regions after the one that holds them."""
+    for op in list(block.operations):
+        yield op
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                yield from operations(inner)
+
+
+def inline_calls(module: ir.Module, label: str | Path) -> None:
+    """Replaces every call by the called function's operations, so that each operation stands for one execution."""
+    functions = {
+        ir.StringAttr(op.attributes["sym_name"]).value: op
+        for op in module.body.operations
+        if op.operation.name == "func.func"
+    }
+    with module.context:
+        while calls := [op for op in operations(entry_block(module, label)) if op.operation.name == "func.call"]:
+            for call in calls:
+                callee = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+                _inline(call.operation, functions[callee].regions[0].blocks[0])
+        main = main_function(module, label)
+        for op in functions.values():
+            if op != main:
+                op.operation.erase()
+
+
+def _inline(call: Any, body: Any) -> None:
+    values = dict(zip(body.arguments, call.operands, strict=True))
+    for op in body.operations:
+        if op.operation.name == "func.return":
+            for result, value in zip(call.results, op.operation.operands, strict=True):
+                result.replace_all_uses_with(values.get(value, value))
+            break
+        copy = op.operation.clone(ir.InsertionPoint(call))
+        for inner in (
+            copy,
+            *(nested.operation for region in copy.regions for b in region.blocks for nested in operations(b)),
+        ):
+            for index, operand in enumerate(inner.operands):
+                if operand in values:
+                    inner.operands[index] = values[operand]
+        values.update(zip(op.operation.results, copy.results, strict=True))
+    call.erase()
+
+
+def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
+    """Gives every configurable node a tag as its location, in order, and describes it."""
+    nodes = []
+    with module.context:
+        for op in operations(entry_block(module, label)):
+            if op.operation.name in CONFIGURABLE:
+                tag = f"tpugraphs.node{len(nodes)}"
+                op.operation.location = ir.Location.name(tag)
+                nodes.append(Node(tag, op.operation.name.removeprefix("stablehlo."), describe(op.operation)))
+    return tuple(nodes)
+
+
+def tag_of(op: Any) -> str | None:
+    """The tag in an operation's location."""
+    match = TAG.search(str(op.operation.location))
+    return match[0] if match else None
+
+
+def to_text(module: ir.Module) -> str:
+    return str(module.operation.get_asm(enable_debug_info=True))
+
+
+def to_bytecode(module: ir.Module) -> bytes:
+    return jax_mlir.module_to_bytecode(module)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def integers(attribute: Any) -> list[int]:
+    """An attribute's integers, flattened, whichever of MLIR's ways of holding them is used."""
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return list(attribute)
+    if isinstance(attribute, ir.IntegerAttr):
+        return [attribute.value]
+    return np.array(attribute).reshape(-1).tolist()
+
+
+def attribute(op: Any, name: str, default: list[int]) -> list[int]:
+    return integers(op.attributes[name]) if name in op.attributes else default
+
+
+def describe(op: Any) -> str:
+    """A configurable node in words."""
+    output = "x".join(map(str, shape_of(op.results[0])))
+    if op.name == "stablehlo.dot_general":
+        return f"dot, {output}"
+    numbers = convolution_numbers(op)
+    if numbers is None:
+        return f"convolution, {output}"
+    kernel = shape_of(op.operands[1])
+    window = "x".join(str(kernel[dim]) for dim in numbers["kernel_spatial"])
+    groups = attribute(op, "feature_group_count", [1])[0]
+    depthwise = groups > 1 and kernel[numbers["kernel_input"]] == 1
+    kind = "depthwise " if depthwise else f"{groups}-group " if groups > 1 else ""
+    strides = attribute(op, "window_strides", [])
+    stride = f" stride {'x'.join(map(str, strides))}" if any(step != 1 for step in strides) else ""
+    return f"{kind}{window} convolution{stride}, {output}"
+
+
+_DIMS = re.compile(r"#stablehlo\.conv<\[(.*?)\]x\[(.*?)\]->\[(.*?)\]>")
+
+
+def convolution_numbers(op: Any) -> dict[str, Any] | None:
+    """Which dimension is which, by name; None for numbers this does not read."""
+    match = _DIMS.fullmatch(str(op.attributes["dimension_numbers"]))
+    if match is None:
+        return None
+    data, kernel, output = ([part.strip() for part in group.split(",")] for group in match.groups())
+    spatial = [str(index) for index in range(len(data) - 2)]
+    return {
+        "input_batch": data.index("b"),
+        "input_feature": data.index("f"),
+        "input_spatial": [data.index(dim) for dim in spatial],
+        "kernel_input": kernel.index("i"),
+        "kernel_output": kernel.index("o"),
+        "kernel_spatial": [kernel.index(dim) for dim in spatial],
+        "output_batch": output.index("b"),
+        "output_feature": output.index("f"),
+        "output_spatial": [output.index(dim) for dim in spatial],
+    }
+
+
+def input_specs(module: ir.Module, label: str | Path) -> tuple[InputSpec, ...]:
+    """The program's arguments; weights are found by following the second operand of its nodes back."""
+    block = entry_block(module, label)
+    fan_in = {}
+    for op in operations(block):
+        if op.operation.name in CONFIGURABLE:
+            weights = _source(op.operation.operands[1])
+            if isinstance(weights, ir.BlockArgument):
+                fan_in.setdefault(weights.arg_number, _fan_in(op.operation))
+    specs = []
+    for index, argument in enumerate(block.arguments):
+        kind = ir.RankedTensorType(argument.type)
+        if any(kind.is_dynamic_dim(dim) for dim in range(kind.rank)):
+            raise BadFile(label, f"argument {index}", expected="a static shape", found=str(kind))
+        specs.append(InputSpec(tuple(kind.shape), _numpy_dtype(kind.element_type, label), fan_in.get(index)))
+    return tuple(specs)
+
+
+def _source(value: Any) -> Any:
+    while not isinstance(value, ir.BlockArgument) and value.owner.name in _PASSES_ON:
+        value = value.owner.operands[0]
+    return value
+
+
+def _fan_in(op: Any) -> int:
+    weights = shape_of(op.operands[1])
+    if op.name == "stablehlo.dot_general":
+        contracted = re.search(
+            r"rhs_contracting_dimensions = \[([\d, ]*)\]", str(op.attributes["dot_dimension_numbers"])
+        )
+        dims = [int(dim) for dim in contracted[1].split(",")] if contracted else []
+        return max(1, int(np.prod([weights[dim] for dim in dims])))
+    numbers = convolution_numbers(op)
+    outputs = weights[numbers["kernel_output"]] if numbers else weights[-1]
+    return max(1, int(np.prod(weights)) // max(1, outputs))
+
+
+_DTYPES = {
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
+    "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "complex<f32>": "complex64", "complex<f64>": "complex128",
+}  # fmt: skip
+
+
+def _numpy_dtype(element: Any, label: str | Path) -> str:
+    name = _DTYPES.get(str(element))
+    if name is None:
+        raise BadFile(label, "StableHLO", expected="arguments of a numpy dtype", found=str(element))
+    return name

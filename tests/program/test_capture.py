@@ -1,0 +1,223 @@
+"""Capture: from callables, modules and files; calls inlined, nodes tagged once each, in every program of the zoo."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxlib._jax import mlir as xla_mlir
+
+from tests.kit.programs import depthwise_net, net_arguments, outputs, small_program
+from tpugraphs.errors import BadFile, BadRequest
+from tpugraphs.measure import check
+from tpugraphs.program import Program, capture_callable, mlir, resolve_source
+from tpugraphs.program.trees import describe_tree, rebuild
+from tpugraphs.program.zoo import PROGRAMS
+from tpugraphs.space import Config, space_of
+from tpugraphs.space.form import FORMS, Form, depthwise
+from tpugraphs.space.product import apply
+
+NODE = re.compile(r"= \S+ (convolution|dot)\(.*op_name=\"(tpugraphs\.node\d+)\"")
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def zoo_program(request: pytest.FixtureRequest) -> Program:
+    return resolve_source(request.param)
+
+
+def hlo_nodes(module: object) -> Counter[str]:
+    """How many convolutions and dots carry each tag in the HLO that the compiler gets."""
+    computation = xla_mlir.mlir_module_to_xla_computation(mlir.to_text(module))  # pyright: ignore[reportArgumentType]
+    return Counter(match[1] for match in NODE.findall(computation.get_hlo_module().to_string()))
+
+
+pytestmark = pytest.mark.xdist_group("zoo")
+
+
+class TestZoo:
+    """Promises that hold for every program of the zoo."""
+
+    def test_tags_map_one_to_one(self, zoo_program: Program) -> None:
+        assert len(zoo_program.nodes) >= 25
+        tags = [node.tag for node in zoo_program.nodes]
+        module, _ = apply(zoo_program, Config())
+        assert hlo_nodes(module) == Counter(tags)
+
+    def test_tags_survive_every_rewrite(self, zoo_program: Program) -> None:
+        """Nodes that keep their form keep their one operation; each rewritten node's parts carry its tag."""
+        space = space_of(zoo_program)
+        changed = {knob.name: knob.choices[1] for knob in space.knobs if knob.kind == "form"}
+        module, _ = apply(zoo_program, space.config(changed))
+        assert hlo_nodes(module) == Counter(node.tag for node in zoo_program.nodes if node.tag not in changed)
+        assert set(mlir.TAG.findall(mlir.to_text(module))) == {node.tag for node in zoo_program.nodes}
+
+    def test_right_forms_pass_and_wrong_ones_are_caught(self, zoo_program: Program) -> None:
+        """A node that is off by one percent, early, in the middle or late, is caught; so is one tap too few."""
+        expected = outputs(zoo_program, Config())
+        space = space_of(zoo_program)
+        right = space.config({knob.name: knob.choices[1] for knob in space.knobs})
+        assert check.deviation(outputs(zoo_program, right), expected)[0] <= 1
+        nodes = zoo_program.nodes
+        for node in (nodes[0], nodes[len(nodes) // 2], nodes[-1]):
+            wrong = outputs(zoo_program, Config.of({node.tag: "scaled"}), WRONG)
+            assert check.deviation(wrong, expected)[0] > 1, node
+        with_forms = [knob.name for knob in space.knobs if knob.kind == "form"]
+        for tag in with_forms[:1] + with_forms[-1:]:
+            wrong = outputs(zoo_program, Config.of({tag: "one tap short"}), WRONG)
+            assert check.deviation(wrong, expected)[0] > 1, tag
+
+
+def _scaled(op: object) -> object:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    copy = op.clone()  # pyright: ignore[reportAttributeAccessIssue]
+    kind = ir.RankedTensorType(copy.results[0].type)
+    factor = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 1.01))
+    return stablehlo.multiply(copy.results[0], stablehlo.constant(factor))
+
+
+def _one_tap_short(op: object) -> object:
+    from jaxlib.mlir import ir
+
+    right = FORMS["shifted"].rewrite(op)
+    first_terms = right.owner.operands[0]
+    assert isinstance(first_terms, ir.Value)
+    return first_terms
+
+
+WRONG = {
+    "scaled": Form("scaled", "times 1.01", applies=lambda op: True, rewrite=_scaled),
+    "one tap short": Form("one tap short", "without its last tap", applies=depthwise, rewrite=_one_tap_short),
+}
+
+
+def test_the_families_of_the_zoo() -> None:
+    assert [program.family for program in PROGRAMS.values()] == ["ResNet", "EfficientNet", "MobileNet", "Transformer"]
+
+
+def test_a_softmax_alone_would_hide_a_wrong_form() -> None:
+    """Its output hardly moves; what goes into it tells."""
+    program = small_program()
+    expected, wrong = (
+        outputs(program, config, WRONG) for config in (Config(), Config.of({program.nodes[0].tag: "scaled"}))
+    )
+    assert np.abs(wrong["output 0"] - expected["output 0"]).max() < 1e-5
+    assert check.deviation(wrong, expected)[0] > 1
+
+
+def test_calls_are_inlined_so_that_each_execution_has_its_own_node() -> None:
+    @jax.jit
+    def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(jax.jit(lambda y: y @ w)(x))
+
+    def net(x: jax.Array, w: jax.Array) -> jax.Array:
+        return layer(layer(layer(x, w), w), w)
+
+    program = capture_callable(net, np.ones((4, 8), np.float32), np.ones((8, 8), np.float32))
+    assert "call" not in program.text
+    assert [node.description for node in program.nodes] == ["dot, 4x8"] * 3
+    assert [spec.fan_in for spec in program.inputs] == [None, 8]
+
+
+def test_a_loop_keeps_its_body_and_its_captured_values() -> None:
+    @jax.jit
+    def step(carry: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(carry @ w)
+
+    def net(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda _, carry: step(carry, w), x)
+
+    x, w = (np.random.default_rng(seed).normal(size=(4, 4)).astype(np.float32) for seed in (0, 1))
+    program = capture_callable(net, x, w)
+    assert len(program.nodes) == 1
+    assert "call" not in program.text
+
+
+def test_unused_arguments_stay() -> None:
+    program = capture_callable(lambda x, unused: x + 1, np.ones(3, np.float32), np.ones(4, np.float32))
+    assert [spec.shape for spec in program.inputs] == [(3,), (4,)]
+
+
+def test_descriptions_are_in_words() -> None:
+    assert [node.description for node in small_program().nodes] == [
+        "depthwise 3x3 convolution, 1x32x32x48",
+        "1x1 convolution, 1x32x32x48",
+        "depthwise 5x5 convolution stride 2x2, 1x16x16x48",
+        "dot, 1x10",
+    ]
+
+
+def test_a_stablehlo_file_is_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "net.mlir"
+    path.write_text(jax.jit(depthwise_net).lower(*net_arguments()).as_text())
+    program = resolve_source(str(path))
+    assert program.name == "net"
+    assert [node.tag for node in program.nodes] == [node.tag for node in small_program().nodes]
+    assert program.arguments is None
+    assert all(np.isfinite(value).all() for value in outputs(program, Config()).values())
+
+
+def test_a_function_of_a_module_is_a_program(tmp_path: Path) -> None:
+    (tmp_path / "helper_of_mine.py").write_text("SCALE = 3\n")
+    path = tmp_path / "my_model.py"
+    path.write_text(
+        "import numpy as np\nfrom helper_of_mine import SCALE\n"
+        "def infer(x): return x @ x.T * SCALE\n"
+        "def infer_args(): return (np.ones((4, 8), np.float32),)\n"
+        "def other(x): return x + 1\n"
+    )
+    assert resolve_source(f"{path}:infer").inputs[0].shape == (4, 8)
+    assert resolve_source(f"{path}:infer", arguments=("f32[2,3]",)).inputs[0].shape == (2, 3)
+    specs = resolve_source(f"{path}:other", arguments=("s32[5]",)).inputs
+    assert (specs[0].shape, specs[0].dtype) == ((5,), "int32")
+    with pytest.raises(
+        BadRequest, match=r"other needs example arguments: give --arg f32\[8,128\] for each, or define other_args"
+    ):
+        resolve_source(f"{path}:other")
+    with pytest.raises(BadRequest, match="has no function nothing"):
+        resolve_source(f"{path}:nothing")
+    with pytest.raises(BadRequest, match="--arg f99: expected a dtype and a shape"):
+        resolve_source(f"{path}:infer", arguments=("f99",))
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "says"),
+    [
+        ("nobody", BadRequest, "nobody: not a program; expected MODULE.py:FUNCTION"),
+        ("/nowhere/model.py:f", BadRequest, "/nowhere/model.py: no such file"),
+        ("/nowhere/x.mlir", BadFile, "expected a file, found nothing"),
+    ],
+)
+def test_sources_that_are_none(source: str, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=re.escape(says)):
+        resolve_source(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hello", "expected a module that parses"),
+        ("func.func @other() { return }", "expected a function named main, found other"),
+        (
+            "func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }",
+            "expected a static shape",
+        ),
+    ],
+)
+def test_broken_stablehlo(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "bad.mlir"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=re.escape(says)):
+        resolve_source(str(path))
+
+
+def test_trees_are_described_and_rebuilt() -> None:
+    tree = {"a": (1, [2, None]), "b": {}, "c": 3}
+    described = describe_tree(jax.tree.structure(tree))
+    assert rebuild(described, ["x", "y", "z"]) == {"a": ("x", ["y", None]), "b": {}, "c": "z"}

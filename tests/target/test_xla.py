@@ -1,0 +1,56 @@
+"""XLA builds, runs, and says which node took how long."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from tests.kit.programs import depthwise_net, net_arguments, small_program
+from tpugraphs.measure.inputs import spread_inputs
+from tpugraphs.program import mlir
+from tpugraphs.space import Config, space_of
+from tpugraphs.space.product import apply
+from tpugraphs.target import build
+from tpugraphs.target.xla import OTHER, owners_by_operation
+
+
+def test_a_built_program_computes_what_jax_computes() -> None:
+    program = small_program()
+    module, options = apply(program, Config())
+    inputs = [jax.device_put(value) for value in jax.tree.leaves(net_arguments())]
+    found = build(mlir.to_bytecode(module), options)(inputs)
+    for value, wanted in zip(found, jax.tree.leaves(jax.jit(depthwise_net)(*net_arguments())), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_profile_names_every_node_in_every_form() -> None:
+    program = small_program(64)
+    space = space_of(program)
+    inputs = [jax.device_put(value) for value in spread_inputs(program.inputs, program.arguments)]
+    for config in (Config(), space.config({knob.name: knob.choices[1] for knob in space.knobs})):
+        module, options = apply(program, config)
+        executable = build(mlir.to_bytecode(module), options)
+        executable(inputs)
+        spent = executable.profile(inputs, calls=3)
+        assert set(spent) <= {OTHER, *(node.tag for node in program.nodes)}
+        assert {"tpugraphs.node0", "tpugraphs.node2"} <= set(spent)
+        assert all(ns > 0 for ns in spent.values())
+
+
+def test_a_fusion_belongs_to_the_node_most_of_it_comes_from() -> None:
+    hlo = """
+%fused (a: f32[]) -> f32[] {
+  %m = f32[] multiply(%a, %a), metadata={op_name="tpugraphs.node3"}
+  %n = f32[] add(%m, %a), metadata={op_name="tpugraphs.node3"}
+  ROOT %r = f32[] add(%n, %a), metadata={op_name="tpugraphs.node10"}
+}
+
+ENTRY %main (x: f32[]) -> f32[] {
+  %plain = f32[] dot(%x, %x), metadata={op_name="tpugraphs.node1"}
+  %none = f32[] add(%plain, %x)
+  ROOT %f = f32[] fusion(%none), kind=kLoop, calls=%fused
+}
+"""
+    owners = owners_by_operation(hlo)
+    assert (owners["f"], owners["plain"]) == ("tpugraphs.node3", "tpugraphs.node1")
+    assert "none" not in owners
