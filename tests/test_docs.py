@@ -1,7 +1,7 @@
 """The examples in README and docs are run, and print what the page says they print.
 
 In a page, ```console blocks hold commands after `$ ` with their output below, and ```pycon blocks are doctests.
-Each page runs in a folder of its own that holds `official/` and `packs/` as `make demo` makes them.
+Each page runs in a folder of its own that holds `official/` and `packs/` as `synth` and `import` make them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tpugraphs.data.synthetic import write_synthetic
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(console|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-VERBS = ("import", "export", "info", "verify", "evaluate", "synth")
+VERBS = ("tune", "import", "export", "info", "verify", "evaluate", "synth")
 
 
 @pytest.fixture(scope="module")
