@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch.utils.data
 
 import tpugraphs as tg
 from tests.kit.files import LAYOUT_NAME, TILE_NAME, layout_arrays, packed
@@ -129,36 +129,13 @@ def test_a_tilde_is_the_home_folder(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(tg.load(TILE_NAME, root=f"~/{root.name}")) == 4
 
 
-def first_features(graph: tg.PackedGraph) -> float:
-    return float(graph.config_features([0, 1]).sum() + graph.config_runtime[0])
-
-
-def test_graphs_and_collections_cross_process_borders(layouts: tg.Collection) -> None:
-    """Memory maps are opened anew on the other side, not copied over."""
-    expected = [first_features(graph) for graph in layouts]
+def test_graphs_cross_process_borders(root: Path, layouts: tg.Collection) -> None:
+    """By fork, spawn and torch's loader; memory maps are opened anew on the other side, not copied over."""
     assert len(pickle.dumps(layouts[0])) < 2000
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            assert pool.map(first_features, list(layouts)) == expected
-
-
-class Batches(torch.utils.data.Dataset):
-    """What a user would write."""
-
-    def __init__(self, ds: tg.Collection) -> None:
-        self.ds = ds
-
-    def __len__(self) -> int:
-        return len(self.ds)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(self.ds[index].config_features([0, 1]))
-
-
-def test_a_torch_loader_with_workers_reads_it(layouts: tg.Collection) -> None:
-    loader = torch.utils.data.DataLoader(Batches(layouts), num_workers=2, batch_size=None)
-    for read, graph in zip(loader, layouts, strict=True):
-        assert (read.numpy() == graph.config_features([0, 1])).all()
+    command = [sys.executable, "-m", "tests.kit.crossing", str(root)]
+    repository = Path(__file__).parents[2]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=repository)
+    assert (ended.stdout, ended.returncode) == ("the same on the other side\n", 0), ended.stderr
 
 
 @pytest.mark.parametrize(
