@@ -217,6 +217,32 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     tuning.outcome(outcome)
 
 
+def test_a_budget_that_is_too_small_says_so() -> None:
+    outcome = tg.tune(depthwise_net, *net_arguments(), budget=0.5)
+    assert outcome.measurements == ()
+    assert "nothing was measured: 0 s left no time for it, give more" in str(outcome)
+    tuning.outcome(outcome)
+
+
+def test_a_candidate_that_fails_in_the_proof_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven builds and finalists in the search; the proof's third build is the candidate's."""
+    real = Worker.ask
+
+    def ask(self: Worker, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+        return {"error": "no more"} if arguments.get("name") == "tuned" else real(self, do, limit_s, **arguments)
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    outcome = tune_small()
+    assert outcome.best.is_default
+    assert outcome.verdict == "the proof failed: the best candidate is not proved, and so not used"
+    assert outcome.failed[-1].message == "in the proof: no more"
+
+
+def test_float64_is_taken_as_jit_takes_it(tuned: tg.Outcome) -> None:
+    weights, x = net_arguments()
+    assert_same(tuned(weights, x.astype(np.float64)), tuned(weights, x))
+
+
 def test_the_default_itself_must_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Worker, "ask", failing_at("build", 1, kill))
     with pytest.raises(TpuGraphsError, match="the default itself fails: the worker"):

@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError:
         return _say("the machine ran out of memory; close other programs or use a larger machine")
     except KeyboardInterrupt:
-        print("stopped; what was finished is kept, and the same command goes on from there", file=sys.stderr)
+        print("stopped; what was finished is kept", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -92,7 +92,7 @@ def _inline(call: Any, body: Any) -> None:
 
 
 def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
-    """Gives every configurable node a tag as its location, in order, and describes it."""
+    """Gives every configurable node a tag as its location, in order, and describes it; other locations are dropped."""
     nodes = []
     with module.context:
         for op in operations(entry_block(module, label)):
@@ -100,6 +100,8 @@ def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
                 tag = f"tpugraphs.node{len(nodes)}"
                 op.operation.location = ir.Location.name(tag)
                 nodes.append(Node(tag, op.operation.name.removeprefix("stablehlo."), describe(op.operation)))
+            else:
+                op.operation.location = ir.Location.unknown()
     return tuple(nodes)
 
 

@@ -125,6 +125,8 @@ class _Run:
                 if not candidate.is_default:
                     proof = self._prove(worker, candidate)
             except KeyboardInterrupt:
+                if not self.default_ns:
+                    raise
                 ended = "interrupted"
                 candidate = candidate if not candidate.is_default else self._best_so_far()
         return Outcome(

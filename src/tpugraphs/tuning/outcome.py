@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from tpugraphs.data import files
 from tpugraphs.errors import BadFile, BadRequest
@@ -107,7 +106,10 @@ class Outcome:
             low, high = 1 / ratio.high, 1 / ratio.low
             return f"{ratio.speedup:.2f}x faster than the default (95 % interval {low:.2f} to {high:.2f})"
         if self.proof is None and not self.candidate.is_default:
-            return "interrupted before the proof: the best candidate is not proved"
+            how = "interrupted before the proof" if self.ended == "interrupted" else "the proof failed"
+            return f"{how}: the best candidate is not proved, and so not used"
+        if not self.measurements and self.ended != "exhausted":
+            return f"nothing was measured: {self.budget_s:.0f} s left no time for it, give more"
         return "nothing beats the default beyond noise"
 
     @property
@@ -208,11 +210,11 @@ def _checked(program: Program, leaves: list[Any]) -> list[Any]:
         raise BadRequest(f"{program.name}: expected {len(program.inputs)} arrays, found {len(leaves)}")
     values = []
     for index, (leaf, spec) in enumerate(zip(leaves, program.inputs, strict=True)):
-        dtype = np.asarray(leaf).dtype if not hasattr(leaf, "dtype") else leaf.dtype
-        if tuple(np.shape(leaf)) != spec.shape or np.dtype(dtype) != numpy_dtype(spec.dtype):
+        value = jax.numpy.asarray(leaf)  # as jit would take it: float64 becomes float32 unless JAX is told otherwise
+        if value.shape != spec.shape or value.dtype != numpy_dtype(spec.dtype):
             wanted = f"{spec.dtype} {spec.shape}"
-            raise BadRequest(f"{program.name}: argument {index}: expected {wanted}, found {dtype} {np.shape(leaf)}")
-        values.append(jax.device_put(leaf, jax.devices("cpu")[0]))
+            raise BadRequest(f"{program.name}: argument {index}: expected {wanted}, found {value.dtype} {value.shape}")
+        values.append(jax.device_put(value, jax.devices("cpu")[0]))
     return values
 
 
