@@ -11,7 +11,7 @@ from tpugraphs.program import mlir
 from tpugraphs.space import Config, space_of
 from tpugraphs.space.product import apply
 from tpugraphs.target import build
-from tpugraphs.target.xla import OTHER, owners_by_operation
+from tpugraphs.target.xla import OTHER, shares_by_operation
 
 
 def test_a_built_program_computes_what_jax_computes() -> None:
@@ -37,7 +37,7 @@ def test_the_profile_names_every_node_in_every_form() -> None:
         assert all(ns > 0 for ns in spent.values())
 
 
-def test_a_fusion_belongs_to_the_node_most_of_it_comes_from() -> None:
+def test_a_fusion_is_shared_by_the_nodes_it_is_made_of() -> None:
     hlo = """
 %fused (a: f32[]) -> f32[] {
   %m = f32[] multiply(%a, %a), metadata={op_name="tpugraphs.node3"}
@@ -51,6 +51,7 @@ ENTRY %main (x: f32[]) -> f32[] {
   ROOT %f = f32[] fusion(%none), kind=kLoop, calls=%fused
 }
 """
-    owners = owners_by_operation(hlo)
-    assert (owners["f"], owners["plain"]) == ("tpugraphs.node3", "tpugraphs.node1")
-    assert "none" not in owners
+    shares = shares_by_operation(hlo)
+    assert shares["f"] == {"tpugraphs.node3": 2 / 3, "tpugraphs.node10": 1 / 3}
+    assert shares["plain"] == {"tpugraphs.node1": 1}
+    assert "none" not in shares

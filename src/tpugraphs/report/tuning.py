@@ -65,6 +65,8 @@ def _changes(result: Outcome) -> RenderableType:
     if rest:
         times = (time_of(sum(profile.get(name, 0.0) for name, _ in rest)) for profile in (before, after))
         table.add_row(f"{len(rest)} more nodes", "likewise", *times)
+    if not after:
+        return table  # interrupted before the candidate was profiled
     changed = {name for name, _ in changes}
     left = (time_of(sum(ns for tag, ns in profile.items() if tag not in changed)) for profile in (before, after))
     table.add_row("everything else", "", *left, style="dim")

@@ -42,7 +42,7 @@ class Executable:
     def profile(self, arguments: Sequence[Any], calls: int) -> dict[str, float]:
         """ns per call by node tag, and `other` for operations that belong to no node.
 
-        An operation that the compiler fused from several nodes counts for the node most of its parts come from.
+        What the compiler fused from several nodes is shared among them by the number of their parts in it.
         """
         with tempfile.TemporaryDirectory(prefix="tpugraphs-profile-") as folder:
             with jax.profiler.trace(folder, profiler_options=jax.profiler.ProfileOptions()):
@@ -50,11 +50,11 @@ class Executable:
                     self(arguments)
             [path] = Path(folder).rglob("*.xplane.pb")
             spent = _by_operation(jax.profiler.ProfileData.from_file(str(path)))
-        owners = owners_by_operation(self.hlo)
+        shares = shares_by_operation(self.hlo)
         by_tag: dict[str, float] = {}
         for operation, ns in spent.items():
-            owner = owners.get(operation, OTHER)
-            by_tag[owner] = by_tag.get(owner, 0.0) + ns / calls
+            for tag, share in shares.get(operation, {OTHER: 1.0}).items():
+                by_tag[tag] = by_tag.get(tag, 0.0) + share * ns / calls
         return by_tag
 
 
@@ -76,9 +76,12 @@ def _by_operation(data: Any) -> dict[str, float]:
     return spent
 
 
-def owners_by_operation(hlo: str) -> dict[str, str]:
-    """For each instruction of an HLO text, the tag it carries, or else most of what it calls carries."""
-    own, calls, inside, current = {}, {}, {}, ""
+def shares_by_operation(hlo: str) -> dict[str, dict[str, float]]:
+    """For each instruction of an HLO text, the nodes it belongs to by their share of what it is made of."""
+    own: dict[str, Counter[str]] = {}
+    calls: dict[str, str] = {}
+    inside: dict[str, Counter[str]] = {}
+    current = ""
     for line in hlo.splitlines():
         if (head := _COMPUTATION.match(line)) is not None:
             current = head[1]
@@ -87,7 +90,9 @@ def owners_by_operation(hlo: str) -> dict[str, str]:
             if called is not None:
                 calls[instruction[1]] = called[1]
             if tag is not None:
-                own[instruction[1]] = tag[0]
+                own[instruction[1]] = Counter([tag[0]])
                 inside.setdefault(current, Counter())[tag[0]] += 1
-    fused = {name: inside[called].most_common(1)[0][0] for name, called in calls.items() if called in inside}
-    return {**own, **fused}
+    fused = {name: inside[called] for name, called in calls.items() if called in inside}
+    return {
+        name: {tag: count / parts.total() for tag, count in parts.items()} for name, parts in {**own, **fused}.items()
+    }
