@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -16,7 +17,7 @@ from tpugraphs.measure.child import BASELINE
 from tpugraphs.measure.fingerprint import fingerprint
 from tpugraphs.measure.inputs import spread_inputs
 from tpugraphs.program import Program, capture_callable
-from tpugraphs.space import Config, space_of
+from tpugraphs.space import Config, Space, space_of
 from tpugraphs.space.form import FORMS, Form
 from tpugraphs.space.product import apply
 from tpugraphs.tuning.outcome import Measurement, Outcome, Proof
@@ -24,6 +25,7 @@ from tpugraphs.tuning.strategy import CornersThenClimb
 
 TARGETS = ("xla:cpu",)
 PROOF_PROCESSES, PROOF_ROUNDS = 5, 12
+_LEAST_PROOF_ROUNDS, _PROOF_SHARE = 4, 0.5
 _SEARCH_ROUNDS, _SAMPLE_S = 5, 0.03
 _FINALISTS = 3
 _WORTH_A_PROOF = 0.99
@@ -109,6 +111,10 @@ class _Run:
     build_s: float = 0.0
     start_s: float = 0.0
 
+    @cached_property
+    def space(self) -> Space:
+        return space_of(self.program, self.forms)
+
     @property
     def used_s(self) -> float:
         return time.monotonic() - self.start
@@ -155,7 +161,8 @@ class _Run:
             built = self._must(
                 worker.ask("build", 600, name=BASELINE, module=worker.write_module(module), options=options)
             )
-            checked = self._must(self._check(worker, BASELINE, module, options, None, 600))
+            variable = [knob.name for knob in self.space.knobs if knob.kind == "form"]
+            checked = self._must(self._check(worker, BASELINE, module, options, variable, 600))
             if first:
                 self.build_s = built["compile_s"]
                 if not checked["spread"] > 0:
@@ -165,6 +172,8 @@ class _Run:
                 profiled = worker.ask("profile", 600, name=BASELINE, calls=_PROFILED_CALLS)
                 self.profiles[Config()] = self._must(profiled)["ns"]
         except WorkerFailed as error:
+            if not first:
+                raise  # it worked before: this is the worker's trouble, and the next config's worker may be better
             raise TpuGraphsError(f"{self.program.name}: the default itself fails: {error}") from error
 
     def _must(self, reply: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +182,7 @@ class _Run:
         return reply
 
     def _search(self, worker: Worker) -> str:
-        strategy = CornersThenClimb(space_of(self.program, self.forms), self.profiles[Config()])
+        strategy = CornersThenClimb(self.space, self.profiles[Config()])
         while True:
             if self.used_s + self._proof_s() + self._one_more_s() > self.budget_s:
                 return "budget"
@@ -198,7 +207,7 @@ class _Run:
                 return Measurement(config, "compile-error", message=reply["error"])
             compile_s = reply["compile_s"]
             limit += max(_LIMIT_S, _LIMIT_FACTOR * self.default_ns / 1e9)
-            reply = self._check(worker, name, module, options, config, limit)
+            reply = self._check(worker, name, module, options, config.as_dict(), limit)
             if "error" in reply:
                 return Measurement(config, "compile-error", compile_s=compile_s, message=reply["error"])
             if reply["excess"] > 1:
@@ -212,10 +221,10 @@ class _Run:
         return Measurement(config, "ok", ratio, tuple(ours), tuple(default), compile_s)
 
     def _check(
-        self, worker: Worker, name: str, module: Any, options: dict[str, str], config: Config | None, limit_s: float
+        self, worker: Worker, name: str, module: Any, options: dict[str, str], tags: Collection[str], limit_s: float
     ) -> dict[str, Any]:
-        """Adds probes to the module, of the nodes a config changes (of all for None), and has the results compared."""
-        probes = add_probes(module, None if config is None else config.as_dict())
+        """Adds probes of these nodes and the last ones to the module, and has the results compared."""
+        probes = add_probes(module, tags)
         path = worker.write_module(module)
         return worker.ask("check", limit_s, name=name, module=path, options=options, probes=probes)
 
@@ -242,7 +251,7 @@ class _Run:
                 self._build(worker, config)
             names = [config.digest for config in finalists]
             samples = self._time(worker, [BASELINE, *names], _SEARCH_ROUNDS, 2 * _SAMPLE_S)
-            chosen = min(finalists, key=lambda config: median(samples[config.digest]))
+            chosen = min(finalists, key=lambda one: paired_ratio([(samples[one.digest], samples[BASELINE])]).value)
             self.profiles[chosen] = worker.ask("profile", 60, name=chosen.digest, calls=_PROFILED_CALLS).get("ns", {})
         except WorkerFailed:
             return finalists[0]
@@ -262,14 +271,14 @@ class _Run:
 
     def _prove(self, worker: Worker, candidate: Config) -> Proof | None:
         """Default, default again and candidate in turns, in fresh processes; None if the candidate fails there."""
-        processes = []
+        processes, rounds = [], self._proof_rounds
         for number in range(PROOF_PROCESSES):
             self._tell(f"proving, process {number + 1} of {PROOF_PROCESSES}")
             try:
                 worker.start()
                 for config, name in ((Config(), BASELINE), (Config(), "again"), (candidate, "tuned")):
                     self._build(worker, config, name)
-                processes.append(self._time(worker, [BASELINE, "again", "tuned"], PROOF_ROUNDS, _SAMPLE_S))
+                processes.append(self._time(worker, [BASELINE, "again", "tuned"], rounds, _SAMPLE_S))
             except WorkerFailed as error:
                 self.measurements.append(Measurement(candidate, error.status, message=f"in the proof: {error}"))
                 return None
@@ -286,15 +295,27 @@ class _Run:
 
     def _proof_s(self) -> float:
         """About how long finalists and proof will take."""
-        sample_s = max(_SAMPLE_S, self.default_ns / 1e9) + self.default_ns / 1e9
-        compile_s = max([self.build_s, *(m.compile_s for m in self.measurements)])
-        finalists = _FINALISTS * compile_s + _SEARCH_ROUNDS * (_FINALISTS + 1) * 2 * sample_s
-        one = self.start_s + 3 * compile_s + PROOF_ROUNDS * 3 * sample_s
+        finalists = _FINALISTS * self._compile_s + _SEARCH_ROUNDS * (_FINALISTS + 1) * 2 * self._sample_s
+        one = self.start_s + 3 * self._compile_s + self._proof_rounds * 3 * self._sample_s
         return finalists + PROOF_PROCESSES * one
 
     def _one_more_s(self) -> float:
-        compile_s = max([self.build_s, *(m.compile_s for m in self.measurements)])
-        return 2.5 * compile_s + _SEARCH_ROUNDS * 4 * max(_SAMPLE_S, self.default_ns / 1e9)
+        return 2.5 * self._compile_s + _SEARCH_ROUNDS * 2 * self._sample_s
+
+    @property
+    def _proof_rounds(self) -> int:
+        """As many as a share of the budget allows, for slow programs fewer."""
+        spare_s = _PROOF_SHARE * self.budget_s / PROOF_PROCESSES - self.start_s - 3 * self._compile_s
+        return max(_LEAST_PROOF_ROUNDS, min(PROOF_ROUNDS, int(spare_s / (3 * self._sample_s))))
+
+    @property
+    def _sample_s(self) -> float:
+        """A sample of the default with its uncounted call."""
+        return max(_SAMPLE_S, self.default_ns / 1e9) + self.default_ns / 1e9
+
+    @property
+    def _compile_s(self) -> float:
+        return max([self.build_s, *(m.compile_s for m in self.measurements)])
 
     def _tell(self, phase: str) -> None:
         ratios = [m.ratio for m in self.measurements if m.ratio]
