@@ -15,7 +15,6 @@ import machine
 from rich.console import Console
 
 from tpugraphs.program import resolve_source
-from tpugraphs.program.zoo import PROGRAMS
 from tpugraphs.report import tuning
 from tpugraphs.report.tables import time_of
 from tpugraphs.tuning import Outcome, tune_program
@@ -26,7 +25,7 @@ RUNS, BUDGET = 2, "2m"
 
 def main() -> None:
     arguments = [word for word in sys.argv[1:] if not word.startswith("--")]
-    lines = list(_table(arguments or list(PROGRAMS)))
+    lines = list(_table(arguments or list(AIMS)))
     print("\n".join(lines))
     if "--save" in sys.argv:
         command = " ".join(["python bench/tuning.py", *arguments, "--save"])

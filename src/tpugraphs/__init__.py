@@ -11,11 +11,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpugraphs.data import Collection, PackedGraph, export_official, import_official, load, verify_root
+    from tpugraphs.data import (
+        Collection,
+        PackedGraph,
+        export_official,
+        import_official,
+        load,
+        load_graph,
+        save_graph,
+        verify_root,
+    )
     from tpugraphs.errors import TpuGraphsError
+    from tpugraphs.graph import CapturedGraph, Graph
     from tpugraphs.metrics import Evaluation, Evaluator
+    from tpugraphs.program import capture, programs
     from tpugraphs.tuning import Outcome, tune
-    from tpugraphs.types import Graph, GraphSummary
+    from tpugraphs.types import GraphSummary
 
 __version__ = "0.1.0"
 
@@ -23,19 +34,25 @@ _HOME = {
     "Collection": "tpugraphs.data",
     "Evaluation": "tpugraphs.metrics",
     "Evaluator": "tpugraphs.metrics",
-    "Graph": "tpugraphs.types",
+    "CapturedGraph": "tpugraphs.graph",
+    "Graph": "tpugraphs.graph",
     "GraphSummary": "tpugraphs.types",
     "PackedGraph": "tpugraphs.data",
     "TpuGraphsError": "tpugraphs.errors",
     "export_official": "tpugraphs.data",
     "import_official": "tpugraphs.data",
     "Outcome": "tpugraphs.tuning",
+    "capture": "tpugraphs.program",
     "load": "tpugraphs.data",
+    "load_graph": "tpugraphs.data",
+    "save_graph": "tpugraphs.data",
+    "programs": "tpugraphs.program",
     "tune": "tpugraphs.tuning",
     "verify_root": "tpugraphs.data",
 }
 
 __all__ = [
+    "CapturedGraph",
     "Collection",
     "Evaluation",
     "Evaluator",
@@ -44,9 +61,13 @@ __all__ = [
     "Outcome",
     "PackedGraph",
     "TpuGraphsError",
+    "capture",
     "export_official",
     "import_official",
     "load",
+    "load_graph",
+    "programs",
+    "save_graph",
     "tune",
     "verify_root",
 ]

@@ -11,30 +11,6 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
-    """A program or a kernel as arrays; an edge row is (consumer, producer)."""
-
-    node_opcode: Array
-    """(n,) HLO opcode ids, see `tpugraphs.graph.opcodes`."""
-    node_feat: Array
-    """(n, 140), columns named by `tpugraphs.graph.columns.NODE_FEATURES`."""
-    edge_index: Array
-    """(m, 2)"""
-    node_splits: Array | None = None
-    """(1, s) node offsets of the sub-programs; kernels have none."""
-    node_config_ids: Array | None = None
-    """(nc,) the configurable nodes; kernels have none."""
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.node_opcode)
-
-    @property
-    def num_edges(self) -> int:
-        return len(self.edge_index)
-
-
 @dataclass(frozen=True, slots=True)
 class GraphSummary:
     """One row of a collection's table: what a graph holds and how trustworthy its run times are."""

@@ -103,7 +103,7 @@ def test_a_noise_floor_can_be_given(root: Path, capsys: pytest.CaptureFixture[st
         (["evaluate", "random", LAYOUT_NAME, "--root", "ROOT", "--rows", "/nowhere"], "expected a file, found nothing"),
         (["evaluate", "random", LAYOUT_NAME, "--root", "ROOT", "--save", "/dev/full/x"], "could not be written"),
         (["synth", "--into", "ROOT", "--graphs", "1"], "expected at least 3 graphs"),
-        (["tune", "nobody"], "nobody: not a program; expected MODULE.py:FUNCTION, a StableHLO file"),
+        (["tune", "nobody"], "nobody: not a program; expected MODULE.py:FUNCTION, a file (StableHLO text"),
         (["tune", "/nowhere/model.py:infer"], "/nowhere/model.py: no such file"),
         (["tune", "transformer", "--budget", "soon"], "budget 'soon': expected a duration such as 90s, 2m or 1h"),
         (["tune", "transformer", "--target", "cuda"], "cuda: no such target; expected xla:cpu"),

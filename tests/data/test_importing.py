@@ -117,8 +117,8 @@ def test_a_file_of_unknown_place_needs_to_be_told(tree: Path, tmp_path: Path) ->
     ("source", "says"),
     [
         ("nowhere", "no such file or folder"),
-        ("empty", "no official npz file in it"),
-        ("readme.txt", "neither an npz file nor a tar archive"),
+        ("empty", "no official file in it"),
+        ("readme.txt", "neither an npz or pb file nor a tar archive"),
     ],
 )
 def test_sources_without_official_files(tmp_path: Path, source: str, says: str) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tests.kit.programs import small_program
-from tpugraphs.measure import Worker, WorkerFailed, check, paired_ratio, timing
+from tpugraphs.child import ChildFailed
+from tpugraphs.measure import Worker, check, paired_ratio, timing
 from tpugraphs.measure.fingerprint import fingerprint
 from tpugraphs.measure.inputs import numpy_dtype, spread_inputs
 from tpugraphs.program import InputSpec, capture_callable
@@ -150,10 +151,10 @@ def test_a_killed_worker_is_a_failure_and_a_new_one_works(worker: Worker) -> Non
     process = worker._process
     assert process is not None
     threading.Timer(0.5, lambda: os.kill(process.pid, signal.SIGKILL)).start()
-    with pytest.raises(WorkerFailed, match="ended with signal SIGKILL") as caught:
+    with pytest.raises(ChildFailed, match="ended with signal SIGKILL") as caught:
         worker.ask("time", 60, names=["baseline"], rounds=10_000, sample_s=0.01, seed=0)
     assert caught.value.status == "crash"
-    with pytest.raises(WorkerFailed, match="not running"):
+    with pytest.raises(ChildFailed, match="not running"):
         build(worker)
     worker.start()
     assert "error" not in build(worker)
@@ -163,7 +164,7 @@ def test_a_worker_that_hangs_is_killed(worker: Worker) -> None:
     build(worker)
     process = worker._process
     assert process is not None
-    with pytest.raises(WorkerFailed, match="no answer to time within 1 s") as caught:
+    with pytest.raises(ChildFailed, match="no answer to time within 1 s") as caught:
         worker.ask("time", 1, names=["baseline"], rounds=10_000, sample_s=0.1, seed=0)
     assert caught.value.status == "timeout"
     assert process.poll() is not None

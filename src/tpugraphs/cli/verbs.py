@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = App(
     name="tpugraphs",
-    help="Performance data of tensor programs: import, look at, check, and evaluate rankings of compiler configs.",
+    help="Tensor programs as graphs, how their compilation may vary, what was measured, and which choice is fast.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` has a word to say about it
     help_epilogue="Collections are kept under --root, by default $TPUGRAPHS_ROOT or ~/.cache/tpugraphs.",
@@ -39,14 +39,14 @@ def import_(
     split: str | None = None,
     keep_going: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Make packs of official npz files.
+    """Make packs of official files: npz, or raw protobufs, which are featurised anew.
 
     An interrupted import goes on where it stopped when the same command is run again.
 
     Parameters
     ----------
     source
-        A folder of the release's npz tree, one of its tar files, or one npz file.
+        A folder of the release's npz or pb tree, one of its tar files, or one npz or pb file.
     into
         Where to keep the collections (default: as --root elsewhere).
     collection
@@ -65,6 +65,8 @@ def import_(
         report = import_official(source, root, collection=collection, split=split, keep_going=keep_going, progress=bar)
     already = f", {len(report.present)} were there already" if report.present else ""
     _print(f"{len(report.imported)} graphs imported{already}: {', '.join(report.collections) or 'nothing'} in {root}")
+    if report.left_out:
+        _print(f"{len(report.left_out)} kernels were left out, having fewer than two good runs")
     if report.failed:
         for sentence in report.failed:
             print(f"passed over: {sentence}", file=sys.stderr)
@@ -258,8 +260,7 @@ def tune(
     Parameters
     ----------
     source
-        MODULE.py:FUNCTION, a StableHLO file (.mlir), or a program of the zoo: resnet50, efficientnetb0, mobilenetv2,
-        transformer.
+        MODULE.py:FUNCTION, a StableHLO file, or a program of the zoo such as mobilenetv2 (`tpugraphs programs`).
     target
         The compiler and device; so far xla:cpu.
     budget
@@ -288,6 +289,109 @@ def tune(
     if save:
         result.save(save)
         _print(f"saved to {save}")
+
+
+@app.command
+def graph(
+    source: str,
+    /,
+    *,
+    stage: str = "lowered",
+    arg: Annotated[list[str] | None, Parameter(negative="")] = None,
+    module: int | None = None,
+    node: int | None = None,
+    save: Path | None = None,
+    draw: Path | None = None,
+) -> None:
+    """Show a program as a graph: what it is made of, feature by feature, or drawn.
+
+    Parameters
+    ----------
+    source
+        MODULE.py:FUNCTION, a program of the zoo (`tpugraphs programs`), a file (StableHLO text or bytecode, HLO text,
+        a serialized HLO proto, a .pb of the TpuGraphs release), or a folder made by XLA_FLAGS=--xla_dump_to.
+    stage
+        "lowered", as the frontend hands it over, or "simplified", as it enters XLA's layout assignment.
+    arg
+        An example argument of the function, such as f32[8,128]; once for each. Without it, FUNCTION_args() of the
+        module makes them.
+    module
+        Which of several modules in a file or dump folder (default: the largest).
+    node
+        Print the features of this node instead.
+    save
+        Write the graph to this .npz file, the official arrays under their official names.
+    draw
+        Draw it to this .svg or .html file.
+    """
+    from tpugraphs.errors import BadRequest
+    from tpugraphs.program import capture
+    from tpugraphs.report import graphs
+
+    if draw is not None and draw.suffix not in (".svg", ".html"):
+        raise BadRequest(f"--draw {draw}: expected a name that ends in .svg or .html")
+    if save is not None and save.suffix != ".npz":
+        raise BadRequest(f"--save {save}: expected a name that ends in .npz")
+    captured = capture(source, stage=stage, example=tuple(arg or ()), module=module, costs=node is None)
+    _print(graphs.graph(captured) if node is None else str(captured.explain(node)))
+    if save:
+        from tpugraphs.data import save_graph
+
+        save_graph(captured, save)
+        _print(f"saved to {save}")
+    if draw:
+        from tpugraphs.data.files import write_text
+        from tpugraphs.report import drawing
+
+        write_text(draw, drawing.draw_svg(captured) if draw.suffix == ".svg" else drawing.draw_html(captured))
+        _print(f"drawn to {draw}")
+
+
+@app.command
+def programs(
+    pattern: str | None = None,
+    /,
+    *,
+    tier: str | None = None,
+    names: Annotated[bool, Parameter(negative="")] = False,
+    published: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """List the zoo: programs by family, variant, mode and batch size.
+
+    Parameters
+    ----------
+    pattern
+        Only names or families like this, with * for anything: 'resnet*', '*/train/*'.
+    tier
+        Only the small tier (runs in less than 150 ms on two cores), medium, or large (more than 10,000 nodes).
+    names
+        Print bare names, one a line.
+    published
+        Compare parameters and multiply-adds with published figures, for the variants that have them.
+    """
+    from fnmatch import fnmatch
+
+    from tpugraphs.errors import BadRequest
+    from tpugraphs.program import programs as zoo
+    from tpugraphs.report import graphs
+
+    if tier not in (None, "small", "medium", "large"):
+        raise BadRequest(f"--tier {tier}: expected small, medium or large")
+    wanted = f"*{(pattern or '').lower()}*"
+    found = [
+        program
+        for program in zoo.values()
+        if tier in (None, program.tier) and (fnmatch(program.name, wanted) or fnmatch(program.family.lower(), wanted))
+    ]
+    if not found:
+        raise BadRequest(f"{pattern or tier}: no such program; `tpugraphs programs` lists them all")
+    if names:
+        for program in found:
+            print(program.name)
+    elif published:
+        _print(graphs.published(found))
+    else:
+        _print(graphs.programs(found))
 
 
 def _all_collections(root: Path | None) -> list[Collection | str]:

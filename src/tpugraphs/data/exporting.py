@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def export_official(collection: Collection, into: Path, *, progress: Progress | 
         path, origin = into / place.npz_path(), graph.files.manifest.origin
         progress.graph(place)
         if path.exists():
-            if files.sha256(path) != origin.sha256:
+            if files.sha256(path) != origin.sha256 and not _same(graph, path):
                 raise BadRequest(f"{path}: exists and differs from what would be written; choose another folder")
             report.present.append(place)
         else:
@@ -45,6 +46,14 @@ def export_official(collection: Collection, into: Path, *, progress: Progress | 
             report.identical += files.sha256(path) == origin.sha256
         progress.advance(origin.bytes)
     return report
+
+
+def _same(graph: PackedGraph, path: Path) -> bool:
+    """Whether the file is what would be written, for graphs that do not come from such a file."""
+    with tempfile.TemporaryDirectory(prefix="tpugraphs-export-") as folder:
+        again = Path(folder) / path.name
+        write_official(graph, again)
+        return files.sha256(again) == files.sha256(path)
 
 
 def write_official(graph: PackedGraph, path: Path) -> None:

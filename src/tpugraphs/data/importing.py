@@ -1,4 +1,4 @@
-"""From official npz files, loose or in tar archives, to packs. Interrupted imports go on where they stopped."""
+"""From official files (npz, raw protobufs), loose or in tar archives, to packs. Interrupted imports go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import IO, Protocol
 
@@ -21,13 +21,16 @@ from tpugraphs.data.collection import (
     write_collection,
 )
 from tpugraphs.data.manifest import GraphManifest, Origin
-from tpugraphs.data.names import SPLITS, Place, collection_folder, place_of, place_of_archive
-from tpugraphs.data.npz import NpzReader
+from tpugraphs.data.names import SPLITS, Place, check_graph, collection_folder, place_of, place_of_archive
+from tpugraphs.data.npz import ZIP45, ArraySource, NpzReader
 from tpugraphs.data.pack import MANIFEST, write_pack
+from tpugraphs.data.protos import RawGraph, raw_graphs
 from tpugraphs.errors import BadFile, BadRequest
 from tpugraphs.types import GraphSummary
 
 _SPOOL_BYTES = 64 << 20
+_RAW = ".pb"
+ADDED, PRESENT, LEFT_OUT = "added", "present", "left out"
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
 
@@ -59,6 +62,8 @@ class ImportReport:
     imported: list[Place] = field(default_factory=list)
     present: list[Place] = field(default_factory=list)
     """Already there from before, with the same content."""
+    left_out: list[Place] = field(default_factory=list)
+    """Kernels of raw files with fewer than two good runs; the release leaves them out too."""
     failed: list[str] = field(default_factory=list)
     """One sentence a file that was passed over."""
 
@@ -76,7 +81,7 @@ def import_official(
     keep_going: bool = False,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Makes packs of every official npz file in a folder, a tar archive, or of one file.
+    """Makes packs of every official file, npz or raw protobuf, in a folder, a tar archive, or of one file.
 
     Collection and split are read off the paths (`layout/xla/random/valid/x.npz`) unless they are given.
     With `keep_going`, a bad file is reported and passed over; else it ends the import, and what was already
@@ -94,16 +99,16 @@ def import_official(
                     folder = collection_folder(root, name)
                     locks.enter_context(files.sole_writer(folder))
                     writers[name] = _CollectionWriter(folder, name)
-                fresh = writers[name].add(item, progress)
+                done = writers[name].add(item, progress)
             except BadFile as error:
                 if not keep_going:
                     raise
                 report.failed.append(str(error))
                 continue
-            (report.imported if fresh else report.present).append(item.place)
+            {ADDED: report.imported, PRESENT: report.present, LEFT_OUT: report.left_out}[done].append(item.place)
         if not writers:
             raise BadRequest(
-                f"{source}: no official npz file in it; expected files like layout/xla/random/valid/NAME.npz"
+                f"{source}: no official file in it; expected files like layout/xla/random/valid/NAME.npz or NAME.pb"
             )
         for writer in writers.values():
             writer.finish()
@@ -112,12 +117,24 @@ def import_official(
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One npz file to import, open for reading."""
+    """One graph to import: of an npz file open for reading, or of a raw protobuf."""
 
     place: Place
     label: str
     file: IO[bytes]
     size: int
+    """Bytes of the file that are this graph's."""
+    raw: RawGraph | None = None
+
+    @contextlib.contextmanager
+    def arrays(self) -> Iterator[tuple[ArraySource | None, int]]:
+        """The official arrays (None for a graph that is left out), and the zip version of the file."""
+        if self.raw is not None:
+            yield self.raw.arrays(), ZIP45
+            return
+        self.file.seek(0)
+        with NpzReader(self.file, self.label) as reader:
+            yield reader, reader.zip_version
 
 
 class _CollectionWriter:
@@ -132,8 +149,8 @@ class _CollectionWriter:
         for left in (folder / "graphs").glob(f"{files.ASIDE}*"):  # by a killed import; we are the sole writer
             shutil.rmtree(left, ignore_errors=True)
 
-    def add(self, item: _Item, progress: Progress) -> bool:
-        """Packs a file unless the same content is packed already; returns whether it was new."""
+    def add(self, item: _Item, progress: Progress) -> str:
+        """Packs a graph unless the same content is packed already; returns which it was."""
         place = item.place
         here = self._rows.get(place.graph)
         if here is not None and here.split != place.split:
@@ -143,6 +160,8 @@ class _CollectionWriter:
         fresh = not target.exists()
         if fresh:
             manifest = self._pack(item, target, origin, progress)
+            if manifest is None:
+                return LEFT_OUT
         else:
             manifest = self._reuse(item, target, origin)
             progress.advance(item.size)
@@ -151,7 +170,7 @@ class _CollectionWriter:
         self._schema = manifest.schema
         self._rows[place.graph] = GraphSummary(name=place.graph, split=place.split, **manifest.summary)
         self._digests[place.graph] = files.sha256(target / MANIFEST)
-        return fresh
+        return ADDED if fresh else PRESENT
 
     def finish(self) -> None:
         if not self._rows or self._schema is None:
@@ -160,8 +179,7 @@ class _CollectionWriter:
         manifest = CollectionManifest(self._name, self._schema, {row.name: row for row in rows}, self._digests)
         write_collection(self._folder, manifest)
 
-    def _pack(self, item: _Item, target: Path, origin: Origin, progress: Progress) -> GraphManifest:
-        item.file.seek(0)
+    def _pack(self, item: _Item, target: Path, origin: Origin, progress: Progress) -> GraphManifest | None:
         told = 0.0
 
         def advance(share: float) -> None:
@@ -169,9 +187,11 @@ class _CollectionWriter:
             told += share * item.size
             progress.advance(share * item.size)
 
-        with NpzReader(item.file, item.label) as reader:
-            origin = Origin(origin.file, origin.bytes, origin.sha256, reader.zip_version)
-            manifest = write_pack(target, reader, name=item.place.graph, origin=origin, advance=advance)
+        with item.arrays() as (arrays, zip_version):
+            origin = replace(origin, zip_version=zip_version)
+            manifest = None
+            if arrays is not None:
+                manifest = write_pack(target, arrays, name=item.place.graph, origin=origin, advance=advance)
         progress.advance(item.size - told)
         return manifest
 
@@ -191,10 +211,10 @@ def _items(source: Path, collection: str | None, split: str | None, progress: Pr
         raise BadRequest(f"{source}: no such file or folder to import")
     if source.is_file() and not _wanted(source):
         raise BadRequest(
-            f"{source}: neither an npz file nor a tar archive; expected a folder of official npz files, "
-            f"a tar archive of them, or one npz file"
+            f"{source}: neither an npz or pb file nor a tar archive; expected a folder of official files, "
+            f"a tar archive of them, or one file"
         )
-    found = [source] if source.is_file() else sorted(path for path in source.rglob("*") if _wanted(path))
+    found = [source] if source.is_file() else _files_below(source)
     progress.begin(sum(path.stat().st_size for path in found))
     for path in found:
         if path.name.endswith(_ARCHIVES):
@@ -204,11 +224,28 @@ def _items(source: Path, collection: str | None, split: str | None, progress: Pr
             if place is None:
                 raise _placeless(path)
             with path.open("rb") as file:
-                yield _Item(place, str(path), file, path.stat().st_size)
+                yield from _graphs_of(place, str(path), file, path.stat().st_size)
+
+
+def _graphs_of(place: Place, label: str, file: IO[bytes], size: int) -> Iterator[_Item]:
+    """An npz file holds one graph, a raw protobuf one or many."""
+    if not label.endswith(_RAW):
+        yield _Item(place, label, file, size)
+        return
+    graphs = raw_graphs(file.read(), label)
+    for raw in graphs:
+        here = replace(place, graph=check_graph(place.graph + raw.suffix))
+        yield _Item(here, raw.label, file, size // len(graphs), raw)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """A folder's npz files and archives; its raw files only where there are none: they hold the same graphs."""
+    found = sorted(path for path in folder.rglob("*") if _wanted(path))
+    return [path for path in found if path.suffix != _RAW] or found
 
 
 def _wanted(path: Path) -> bool:
-    return path.is_file() and (path.suffix == ".npz" or path.name.endswith(_ARCHIVES)) and path.name[0] != "."
+    return path.is_file() and path.name.endswith((".npz", _RAW, *_ARCHIVES)) and path.name[0] != "."
 
 
 def _archive_items(path: Path, collection: str | None, split: str | None) -> Iterator[_Item]:
@@ -217,7 +254,7 @@ def _archive_items(path: Path, collection: str | None, split: str | None) -> Ite
     try:
         with tarfile.open(path, "r|*") as archive:
             for member in archive:
-                if not member.isreg() or not member.name.endswith(".npz"):
+                if not member.isreg() or not member.name.endswith((".npz", _RAW)):
                     continue
                 label, inner = f"{path}:{member.name}", PurePath(member.name)
                 place = place_of(inner, collection=collection, split=split) or place_of(
@@ -231,7 +268,7 @@ def _archive_items(path: Path, collection: str | None, split: str | None) -> Ite
                 with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as spooled:
                     shutil.copyfileobj(stream, spooled)
                     spooled.seek(0)
-                    yield _Item(place, label, spooled, member.size)
+                    yield from _graphs_of(place, label, spooled, member.size)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise BadFile(path, "archive", expected="a whole tar archive", found=str(error)) from error
 

@@ -85,7 +85,11 @@ def place_of(path: PurePath, *, collection: str | None = None, split: str | None
     collection = collection or _collection_of(folders)
     if collection is None or split is None:
         return None
-    return Place(check_collection(collection), check_split(split), check_graph(path.name.removesuffix(".npz")))
+    return Place(
+        check_collection(collection),
+        check_split(split),
+        check_graph(path.name.removesuffix(".npz").removesuffix(".pb")),
+    )
 
 
 def _collection_of(folders: tuple[str, ...]) -> str | None:

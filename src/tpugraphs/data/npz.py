@@ -22,7 +22,7 @@ BLOCK_BYTES = 8 << 20
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 4096
-_ZIP20, _ZIP45 = 20, 45
+_ZIP20, ZIP45 = 20, 45
 _DEFLATE_LIMIT = 1032
 """Deflate cannot shrink by more than this factor, which bounds what a file of a given size can hold."""
 
@@ -113,7 +113,7 @@ class NpzReader:
     @property
     def zip_version(self) -> int:
         """The zip version its writer asked for: 45, or 20 by older Pythons."""
-        return max((member.extract_version for member in self._members.values()), default=_ZIP45)
+        return max((member.extract_version for member in self._members.values()), default=ZIP45)
 
     def read(self, key: str) -> Array:
         """The whole array, in the memory order it was stored in."""
@@ -258,9 +258,9 @@ def map_npy(path: Path, what: str) -> Array:
 class NpzWriter:
     """Writes npz members one after another, byte for byte as `np.savez_compressed` does."""
 
-    def __init__(self, path: Path, *, zip_version: int = _ZIP45) -> None:
+    def __init__(self, path: Path, *, zip_version: int = ZIP45) -> None:
         self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
-        self._member = zipfile.ZipInfo if zip_version >= _ZIP45 else _MemberOfOldPython
+        self._member = zipfile.ZipInfo if zip_version >= ZIP45 else _MemberOfOldPython
 
     def __enter__(self) -> NpzWriter:
         return self

@@ -20,7 +20,8 @@ from tpugraphs.data.npz import ArrayHeader, NpzReader, map_npy
 from tpugraphs.data.pack import CODES, CONFIGS, GRAPH, MANIFEST, PLAIN, RUNTIMES
 from tpugraphs.data.schema import NORMALIZER, RUNTIME, Schema, check_headers
 from tpugraphs.errors import BadFile
-from tpugraphs.types import Array, Graph, GraphSummary, relative_runtime
+from tpugraphs.graph import Explanation, Graph
+from tpugraphs.types import Array, GraphSummary, relative_runtime
 
 _AGAIN = "remove this folder and import the graph again"
 
@@ -161,6 +162,14 @@ class PackedGraph:
             node_splits=arrays.get("node_splits"),
             node_config_ids=arrays.get("node_config_ids"),
         )
+
+    def column(self, name: str) -> Array:
+        """(n,) one feature of every node."""
+        return self.graph.column(name)
+
+    def explain(self, node: int) -> Explanation:
+        """The non-zero features of one node."""
+        return self.graph.explain(node)
 
     @property
     def node_feat(self) -> Array:

@@ -15,6 +15,9 @@ def _first_sum_product(name: str, count: int) -> list[str]:
 
 _ELEMENT_TYPES = ("invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple opaque token").split()
 
+ELEMENT_TYPE_CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
+"""XLA's numbers of these types; types that came later have no column."""
+
 NODE_FEATURES: tuple[str, ...] = (
     "is_root",
     "element_size_in_bits",

@@ -1,6 +1,6 @@
 """Measuring: a worker process that may die, seeded inputs, checks of results, paired timing."""
 
 from tpugraphs.measure.timing import Ratio, paired_ratio
-from tpugraphs.measure.worker import Worker, WorkerFailed
+from tpugraphs.measure.worker import Worker
 
-__all__ = ["Ratio", "Worker", "WorkerFailed", "paired_ratio"]
+__all__ = ["Ratio", "Worker", "paired_ratio"]

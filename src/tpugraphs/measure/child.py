@@ -1,17 +1,15 @@
-"""The worker's side: reads one JSON request a line, compiles, checks, times, and answers with one JSON line."""
+"""The worker's side: compiles, checks, times and profiles what it is asked to."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jax
 import numpy as np
 
+from tpugraphs.child import serve
 from tpugraphs.measure import check, timing
 from tpugraphs.measure.inputs import numpy_dtype
 from tpugraphs.target import Executable, build
@@ -72,24 +70,9 @@ def _spread(outputs: dict[str, np.ndarray]) -> float:
     return max((float(output.astype(np.float64).std()) for output in outputs.values() if output.size), default=0.0)
 
 
-def serve(requests: IO[str], replies: IO[str]) -> None:
-    """Answers until there are no more requests; what goes wrong in one is its answer."""
-    child = Child()
-    for line in requests:
-        request = json.loads(line)
-        try:
-            reply = getattr(child, request.pop("do"))(**request)
-        except Exception as error:  # every failure of compiler or program is data
-            message = " ".join(f"{type(error).__name__}: {error}".split())
-            reply = {"error": message[:500]}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-
-
 def main() -> None:
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever prints does not disturb the answers
-    serve(sys.stdin, replies)
+    child = Child()
+    serve({name: getattr(child, name) for name in ("load", "build", "check", "time", "profile", "drop")})
 
 
 if __name__ == "__main__":

@@ -46,5 +46,5 @@ def _away_from(rng: np.random.Generator, shape: tuple[int, ...], constant: float
     if constant is None:
         return rng.normal(size=shape) if len(shape) > 1 else rng.uniform(0.5, 1.5, shape)
     if constant == 0:
-        return 0.1 * rng.normal(size=shape)
+        return 0.1 * np.abs(rng.normal(size=shape))  # an optimiser's sum of squares starts at zero, and stays positive
     return constant * np.exp(0.2 * rng.normal(size=shape))

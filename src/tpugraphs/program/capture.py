@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
+import math
+import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,65 +18,94 @@ import numpy as np
 
 from tpugraphs.errors import BadFile, BadRequest
 from tpugraphs.program import mlir
+from tpugraphs.program.isolated import IsolatedXla
+from tpugraphs.program.sources import KINDS, kind_of, read_source
 from tpugraphs.program.trees import describe_tree
 from tpugraphs.program.types import Program
-from tpugraphs.program.zoo import PROGRAMS
+from tpugraphs.program.zoo import PROGRAMS, ZooProgram
 
 _ARGUMENT = re.compile(r"(?P<dtype>[a-z]+[0-9]*)\[(?P<shape>[0-9, ]*)\]")
 _SHORT = {"f": "float", "s": "int", "i": "int", "u": "uint", "bf": "bfloat"}
-_SUFFIXES = (".mlir", ".stablehlo")
 
 
 def capture_callable(function: Callable[..., Any], *arguments: Any, name: str | None = None) -> Program:
-    """The program that `jax.jit(function)` would run on these arguments."""
-    name = name or str(getattr(function, "__name__", "program"))
+    """The program that `jax.jit(function)` would run on these arguments, arrays or `jax.ShapeDtypeStruct`s.
+
+    Arguments that are containers (dicts, lists, tuples) of several arrays are taken for the trained parameters.
+    """
+    containers = [one for one in arguments if len(jax.tree.leaves(one)) > 1]
+    return _traced(function, arguments, name or str(getattr(function, "__name__", "program")), _count(containers))
+
+
+def capture_zoo(program: ZooProgram, *, concrete: bool = True) -> Program:
+    """A program of the zoo; without `concrete`, no arrays are made."""
+    made = program.make(concrete=concrete)
+    return _traced(made.function, made.arguments, program.name, _count(made.weights))
+
+
+def _count(tree: Any) -> int | None:
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(tree)) or None
+
+
+def _traced(function: Callable[..., Any], arguments: tuple[Any, ...], name: str, parameters: int | None) -> Program:
     try:
         lowered = jax.jit(lambda *args: function(*args), keep_unused=True).lower(*arguments)
     except Exception as error:
         raise BadRequest(f"{name}: could not be traced: {_in_one_line(error)}") from error
     leaves, in_tree = jax.tree.flatten(arguments)
-    out_tree = jax.tree.structure(lowered.out_info)
-    return _program(
-        lowered.as_text(),
-        name,
+    known = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+    return replace(
+        program_of_module(lowered.as_text(), name),
         in_tree=describe_tree(in_tree),
-        out_tree=describe_tree(out_tree),
-        arguments=tuple(np.asarray(leaf) for leaf in leaves),
+        out_tree=describe_tree(jax.tree.structure(lowered.out_info)),
+        arguments=tuple(np.asarray(leaf) for leaf in leaves) if known else None,
+        parameters=parameters,
     )
 
 
 def resolve_source(source: str, *, arguments: tuple[str, ...] = ()) -> Program:
-    """The program behind a name on the command line."""
+    """The program behind a name on the command line, to be run."""
+    program = program_of_source(source, arguments=arguments)
+    if program is not None:
+        return program
+    path = Path(source)
+    data = read_source(path)
+    if kind_of(data, path) != "stablehlo":
+        raise BadFile(path, "source", expected="StableHLO to run", found="another kind of file")
+    with IsolatedXla() as isolated:
+        return isolated.stablehlo(data, path, path.stem)
+
+
+def program_of_source(source: str, *, arguments: tuple[str, ...] = (), concrete: bool = True) -> Program | None:
+    """The program if the source names one of the zoo or a function of a module; None if it names a file or folder."""
     if source in PROGRAMS:
-        function, values = PROGRAMS[source].make()
-        return capture_callable(function, *values, name=source)
+        return capture_zoo(PROGRAMS[source], concrete=concrete)
     path, colon, function_name = source.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_module(Path(path), function_name, arguments)
-    if source.endswith(_SUFFIXES):
-        return capture_file(Path(source))
+    if Path(source).exists():
+        return None
+    if "/" in source and source.split("/")[0] in PROGRAMS:
+        variant = source.split("/")[0]
+        there = ", ".join(name for name in PROGRAMS if name.startswith(f"{variant}/"))
+        raise BadRequest(f"{source}: no such program of the zoo; of {variant} there are {there}")
+    if "." in Path(source).name or os.sep in source:
+        raise BadFile(source, "source", expected="a file", found="nothing")
+    near = difflib.get_close_matches(source, PROGRAMS.variants, n=3, cutoff=0.5)
+    perhaps = f", perhaps {' or '.join(near)}" if near else ""
     raise BadRequest(
-        f"{source}: not a program; expected MODULE.py:FUNCTION, a StableHLO file ({' or '.join(_SUFFIXES)}), "
-        f"or one of {', '.join(PROGRAMS)}"
+        f"{source}: not a program; expected MODULE.py:FUNCTION, a file ({KINDS}), XLA's dump folder, or a program of "
+        f"the zoo{perhaps} (`tpugraphs programs` lists them)"
     )
 
 
-def capture_file(path: Path) -> Program:
-    """A program in StableHLO text; its inputs will be made up from their shapes."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise BadFile(path, "StableHLO", expected="a file", found="nothing") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadFile(path, "StableHLO", expected="readable text", found=str(error)) from error
-    return _program(text, path.stem)
-
-
-def _program(text: str, name: str, **trees: Any) -> Program:
-    module = mlir.parse(text, name)
+def program_of_module(source: str | bytes, name: str) -> Program:
+    """The program in StableHLO, text or bytecode: calls inlined, what nobody uses removed, nodes tagged."""
+    module = mlir.parse(source, name)
     mlir.inline_calls(module, name)
+    mlir.remove_unused(module, name)
     nodes = mlir.tag_nodes(module, name)
-    return Program(name=name, text=mlir.to_text(module), inputs=mlir.input_specs(module, name), nodes=nodes, **trees)
+    return Program(name=name, text=mlir.to_text(module), inputs=mlir.input_specs(module, name), nodes=nodes)
 
 
 def _from_module(path: Path, function_name: str, arguments: tuple[str, ...]) -> Program:

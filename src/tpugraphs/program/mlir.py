@@ -10,22 +10,26 @@ from typing import Any
 import numpy as np
 from jax._src.interpreters import mlir as jax_mlir
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from tpugraphs.errors import BadFile
 from tpugraphs.program.types import InputSpec, Node
 
 CONFIGURABLE = ("stablehlo.convolution", "stablehlo.dot_general")
+_PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)
 TAG = re.compile(r"tpugraphs\.node\d+")
 _PASSES_ON = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.broadcast_in_dim")
 
 
-def parse(text: str, label: str | Path) -> ir.Module:
-    """The module, verified; its context lives as long as it does."""
+def parse(source: str | bytes, label: str | Path) -> ir.Module:
+    """The module in text, bytecode or a portable artifact, verified; its context lives as long as it does."""
     context = jax_mlir.make_ir_context()
     with context:
         try:
-            return ir.Module.parse(text)
-        except ir.MLIRError as error:
+            if isinstance(source, bytes) and _PORTABLE.match(source):
+                return stablehlo.deserialize_portable_artifact(context, source)
+            return ir.Module.parse(source)
+        except (ir.MLIRError, ValueError) as error:
             first = str(error).strip().splitlines()
             found = " ".join(" ".join(first[:3]).split())[:300]
             raise BadFile(label, "StableHLO", expected="a module that parses", found=found) from error
@@ -89,6 +93,31 @@ def _inline(call: Any, body: Any) -> None:
                     inner.operands[index] = values[operand]
         values.update(zip(op.operation.results, copy.results, strict=True))
     call.erase()
+
+
+_EFFECTS = ("infeed", "outfeed", "send", "recv", "custom_call", "func.return", "stablehlo.return")
+
+
+def remove_unused(module: ir.Module, label: str | Path) -> None:
+    """Removes what nobody uses, as XLA does before its first pass: such a node would never be compiled."""
+    block = entry_block(module, label)
+    for op in reversed(list(block.operations)):
+        used = any(True for result in op.operation.results for _ in result.uses)
+        if not used and not any(_has_effect(inner) for inner in _with_inner(op)):
+            op.operation.erase()
+
+
+def _with_inner(op: Any) -> Iterator[Any]:
+    yield op.operation
+    for region in op.operation.regions:
+        for block in region.blocks:
+            for inner in operations(block):
+                if inner.operation.name != "stablehlo.return":
+                    yield inner.operation
+
+
+def _has_effect(op: Any) -> bool:
+    return op.name.endswith(_EFFECTS)
 
 
 def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
@@ -183,22 +212,34 @@ def input_specs(module: ir.Module, label: str | Path) -> tuple[InputSpec, ...]:
     fan_in = {}
     for op in operations(block):
         if op.operation.name in CONFIGURABLE:
-            weights = _source(op.operation.operands[1])
-            if isinstance(weights, ir.BlockArgument):
-                fan_in.setdefault(weights.arg_number, _fan_in(op.operation))
+            weights = _source(op.operation.operands[1], block)
+            if weights is not None:
+                fan_in.setdefault(weights, _fan_in(op.operation))
     specs = []
     for index, argument in enumerate(block.arguments):
         kind = ir.RankedTensorType(argument.type)
-        if any(kind.is_dynamic_dim(dim) for dim in range(kind.rank)):
-            raise BadFile(label, f"argument {index}", expected="a static shape", found=str(kind))
+        dynamic = [str(dim) for dim in range(kind.rank) if kind.is_dynamic_dim(dim)]
+        if dynamic:
+            found = f"{kind} (dimension {', '.join(dynamic)} is dynamic); give it a length and lower the program again"
+            raise BadFile(label, f"argument {index}", expected="a static shape", found=found)
         specs.append(InputSpec(tuple(kind.shape), _numpy_dtype(kind.element_type, label), fan_in.get(index)))
     return tuple(specs)
 
 
-def _source(value: Any) -> Any:
-    while not isinstance(value, ir.BlockArgument) and value.owner.name in _PASSES_ON:
-        value = value.owner.operands[0]
-    return value
+def _source(value: Any, entry: Any) -> int | None:
+    """The number of the program's argument that a value is, seen through reshaping and into loops; else None."""
+    while True:
+        if isinstance(value, ir.BlockArgument):
+            block = value.owner
+            if block == entry:
+                return value.arg_number
+            if block.owner.name != "stablehlo.while":
+                return None
+            value = block.owner.operands[value.arg_number]
+        elif value.owner.name in _PASSES_ON:
+            value = value.owner.operands[0]
+        else:
+            return None
 
 
 def _fan_in(op: Any) -> int:

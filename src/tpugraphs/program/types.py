@@ -42,3 +42,5 @@ class Program:
     out_tree: Any = None
     arguments: tuple[Array, ...] | None = field(default=None, repr=False)
     """The values the program was captured with; None where only shapes are known."""
+    parameters: int | None = None
+    """How many trained values it takes, where that is known."""

@@ -10,8 +10,9 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from tpugraphs.child import ChildFailed
 from tpugraphs.errors import BadRequest, TpuGraphsError
-from tpugraphs.measure import Ratio, Worker, WorkerFailed, paired_ratio
+from tpugraphs.measure import Ratio, Worker, paired_ratio
 from tpugraphs.measure.check import add_probes
 from tpugraphs.measure.child import BASELINE
 from tpugraphs.measure.fingerprint import fingerprint
@@ -25,7 +26,9 @@ from tpugraphs.tuning.strategy import CornersThenClimb
 
 TARGETS = ("xla:cpu",)
 PROOF_PROCESSES, PROOF_ROUNDS = 5, 12
-_LEAST_PROOF_ROUNDS, _PROOF_SHARE = 4, 0.5
+_LEAST_PROOF_PROCESSES, _LEAST_PROOF_ROUNDS = 3, 4
+_PROOF_SHARE = 0.5
+"""Slow programs get a proof of fewer processes and rounds, so that it takes about this share of the budget."""
 _SEARCH_ROUNDS, _SAMPLE_S = 5, 0.03
 _FINALISTS = 3
 _WORTH_A_PROOF = 0.99
@@ -171,7 +174,7 @@ class _Run:
                 self.default_ns = median(self._must(timed)["samples"][BASELINE])
                 profiled = worker.ask("profile", 600, name=BASELINE, calls=_PROFILED_CALLS)
                 self.profiles[Config()] = self._must(profiled)["ns"]
-        except WorkerFailed as error:
+        except ChildFailed as error:
             if not first:
                 raise  # it worked before: this is the worker's trouble, and the next config's worker may be better
             raise TpuGraphsError(f"{self.program.name}: the default itself fails: {error}") from error
@@ -214,7 +217,7 @@ class _Run:
                 return Measurement(config, "wrong-result", compile_s=compile_s, message=reply["where"])
             samples = self._time(worker, [BASELINE, name], _SEARCH_ROUNDS, _SAMPLE_S)
             worker.ask("drop", _LIMIT_S, name=name)
-        except WorkerFailed as error:
+        except ChildFailed as error:
             return Measurement(config, error.status, compile_s=compile_s, message=str(error))
         ours, default = samples[name], samples[BASELINE]
         ratio = paired_ratio([(ours, default)], self.seed)
@@ -234,7 +237,7 @@ class _Run:
             "time", _LIMIT_S + _LIMIT_FACTOR * expected, names=names, rounds=rounds, sample_s=sample_s, seed=self.seed
         )
         if "error" in reply:
-            raise WorkerFailed("crash", reply["error"])
+            raise ChildFailed("crash", reply["error"])
         return reply["samples"]
 
     def _choose(self, worker: Worker) -> Config:
@@ -253,7 +256,7 @@ class _Run:
             samples = self._time(worker, [BASELINE, *names], _SEARCH_ROUNDS, 2 * _SAMPLE_S)
             chosen = min(finalists, key=lambda one: paired_ratio([(samples[one.digest], samples[BASELINE])]).value)
             self.profiles[chosen] = worker.ask("profile", 60, name=chosen.digest, calls=_PROFILED_CALLS).get("ns", {})
-        except WorkerFailed:
+        except ChildFailed:
             return finalists[0]
         return chosen
 
@@ -267,19 +270,19 @@ class _Run:
             options=options,
         )
         if "error" in reply:
-            raise WorkerFailed("compile-error", reply["error"])
+            raise ChildFailed("compile-error", reply["error"])
 
     def _prove(self, worker: Worker, candidate: Config) -> Proof | None:
         """Default, default again and candidate in turns, in fresh processes; None if the candidate fails there."""
-        processes, rounds = [], self._proof_rounds
-        for number in range(PROOF_PROCESSES):
-            self._tell(f"proving, process {number + 1} of {PROOF_PROCESSES}")
+        processes, (count, rounds) = [], self._proof_size
+        for number in range(count):
+            self._tell(f"proving, process {number + 1} of {count}")
             try:
                 worker.start()
                 for config, name in ((Config(), BASELINE), (Config(), "again"), (candidate, "tuned")):
                     self._build(worker, config, name)
                 processes.append(self._time(worker, [BASELINE, "again", "tuned"], rounds, _SAMPLE_S))
-            except WorkerFailed as error:
+            except ChildFailed as error:
                 self.measurements.append(Measurement(candidate, error.status, message=f"in the proof: {error}"))
                 return None
         return Proof(
@@ -296,17 +299,25 @@ class _Run:
     def _proof_s(self) -> float:
         """About how long finalists and proof will take."""
         finalists = _FINALISTS * self._compile_s + _SEARCH_ROUNDS * (_FINALISTS + 1) * 2 * self._sample_s
-        one = self.start_s + 3 * self._compile_s + self._proof_rounds * 3 * self._sample_s
-        return finalists + PROOF_PROCESSES * one
+        processes, rounds = self._proof_size
+        return finalists + processes * (self._proof_start_s + rounds * 3 * self._sample_s)
 
     def _one_more_s(self) -> float:
         return 2.5 * self._compile_s + _SEARCH_ROUNDS * 2 * self._sample_s
 
     @property
-    def _proof_rounds(self) -> int:
-        """As many as a share of the budget allows, for slow programs fewer."""
-        spare_s = _PROOF_SHARE * self.budget_s / PROOF_PROCESSES - self.start_s - 3 * self._compile_s
-        return max(_LEAST_PROOF_ROUNDS, min(PROOF_ROUNDS, int(spare_s / (3 * self._sample_s))))
+    def _proof_size(self) -> tuple[int, int]:
+        """How many processes, and rounds in each: for slow programs fewer, the processes first."""
+        share_s, round_s = _PROOF_SHARE * self.budget_s, 3 * self._sample_s
+        affordable = int(share_s / (self._proof_start_s + _LEAST_PROOF_ROUNDS * round_s))
+        processes = min(PROOF_PROCESSES, max(_LEAST_PROOF_PROCESSES, affordable))
+        rounds = int((share_s / processes - self._proof_start_s) / round_s)
+        return processes, min(PROOF_ROUNDS, max(_LEAST_PROOF_ROUNDS, rounds))
+
+    @property
+    def _proof_start_s(self) -> float:
+        """What a process of the proof takes before it measures."""
+        return self.start_s + 3 * self._compile_s
 
     @property
     def _sample_s(self) -> float:
