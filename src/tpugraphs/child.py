@@ -6,9 +6,11 @@ The driver's side is `ChildProcess`; the child runs a module whose `main` calls 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+_PR_SET_PDEATHSIG = 1
 _FATAL = re.compile(r"F\d{4} .*?\] (.*)")
 Answer = Callable[..., dict[str, Any]]
 
@@ -117,7 +120,7 @@ class ChildProcess:
                 code = process.wait(5)
         self.stop()
         said = _last_words(self._log.read_text(encoding="utf-8", errors="replace"))
-        ended = f"the worker ended with {_ending(code)}: {said}" if code is not None else ""
+        ended = f"the worker ended with {_ending(code)}{said and f': {said}'}" if code is not None else ""
         return ChildFailed(status, message or ended or "the worker is gone")
 
 
@@ -132,8 +135,25 @@ def _ending(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
+def die_with_parent() -> None:
+    """Has the system kill this process when the one that started it ends, however that ends."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended in between
+        os._exit(1)
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Lets this process allocate so many bytes on top of what it holds; more fails in it, and nobody else suffers."""
+    with contextlib.suppress(OSError, ValueError):
+        held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (held + limit_bytes, resource.RLIM_INFINITY))
+
+
 def serve(answers: Mapping[str, Answer]) -> None:
     """Answers until there are no more requests; what goes wrong in one is its answer."""
+    die_with_parent()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints does not disturb the answers
     _serve(answers, sys.stdin, replies)

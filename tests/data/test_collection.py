@@ -14,7 +14,7 @@ import pytest
 
 import tpugraphs as tg
 from tests.kit.files import LAYOUT_NAME, TILE_NAME, layout_arrays, packed
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.names import OFFICIAL
 from tpugraphs.errors import BadFile, BadRequest
 

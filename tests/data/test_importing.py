@@ -15,7 +15,8 @@ import pytest
 
 import tpugraphs as tg
 from tests.kit.files import LAYOUT_NAME, layout_arrays, tile_arrays, write
-from tpugraphs.data import files, import_official, importing
+from tpugraphs import files
+from tpugraphs.data import import_official, importing
 from tpugraphs.data.names import Place
 from tpugraphs.errors import BadFile, BadRequest, Unwritable
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from tpugraphs.measure import check
 from tpugraphs.measure.inputs import spread_inputs
-from tpugraphs.program import Program, capture_callable, mlir
+from tpugraphs.program import Program, capture_callable
 from tpugraphs.space import Config
 from tpugraphs.space.form import FORMS, Form
-from tpugraphs.space.product import apply
-from tpugraphs.target import build
+from tpugraphs.target.xla import XlaTarget
 
 CHANNELS = 48
 
@@ -51,9 +50,12 @@ def small_program(size: int = 32) -> Program:
 
 
 def outputs(program: Program, config: Config, forms: Mapping[str, Form] = FORMS) -> dict[str, np.ndarray]:
-    """What a config computes on spread inputs: the program's results, and the probes as in tuning."""
-    module, options = apply(program, config, forms)
-    probes = check.add_probes(module, None if config.is_default else config.as_dict())
-    inputs = [jax.device_put(value) for value in spread_inputs(program.inputs, program.arguments)]
-    found = build(mlir.to_bytecode(module), options)(inputs)
-    return check.by_name([np.asarray(value) for value in found], probes)
+    """What a config computes on spread inputs: the program's results and its probes; all nodes of the default's."""
+    target = XlaTarget("cpu", forms)
+    every = [node.tag for node in program.nodes]
+    job = target.prepare(program, config, probe=every if config.is_default else ())
+    inputs = [
+        target.place(value, job.input_layouts.get(index))
+        for index, value in enumerate(spread_inputs(program.inputs, program.arguments))
+    ]
+    return check.by_name(target.build(job.probing or job.module, job.options)(inputs), job.probes)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,12 +15,16 @@ import pytest
 
 from tests.kit.programs import small_program
 from tpugraphs.child import ChildFailed
-from tpugraphs.measure import Worker, check, paired_ratio, timing
+from tpugraphs.measure import check, timing
 from tpugraphs.measure.fingerprint import fingerprint
 from tpugraphs.measure.inputs import numpy_dtype, spread_inputs
+from tpugraphs.measure.timing import paired_ratio
+from tpugraphs.measure.worker import Worker
 from tpugraphs.program import InputSpec, capture_callable
 from tpugraphs.space import Config
-from tpugraphs.space.product import apply
+from tpugraphs.target.xla import XlaTarget
+
+TARGET = XlaTarget("cpu")
 
 
 def test_inputs_are_seeded_and_never_all_the_same() -> None:
@@ -110,38 +115,50 @@ def test_modes_of_processes_widen_the_interval() -> None:
 
 
 def test_samples_take_turns_in_changing_order() -> None:
-    calls: list[str] = []
-    runs = {name: (lambda name=name: (calls.append(name), time.sleep(0.001))) for name in "abc"}
-    samples = timing.interleaved(runs, rounds=6, sample_s=0.003, seed=0)
-    assert {name: len(values) for name, values in samples.items()} == {"a": 6, "b": 6, "c": 6}
-    assert all(value > 1e6 for values in samples.values() for value in values)
-    order = [name for index, name in enumerate(calls) if index == 0 or calls[index - 1] != name]
-    assert order[3:] != ["a", "b", "c"] * 6
+    asked: list[tuple[str, int]] = []
+    costs_ns = {"a": 1e6, "b": 2e6, "c": 3e6}
+
+    def sampler(name: str) -> timing.Sampler:
+        def sample_ns(calls: int) -> float:
+            asked.append((name, calls))
+            return calls * costs_ns[name]
+
+        return sample_ns
+
+    samples = timing.interleaved({name: sampler(name) for name in costs_ns}, rounds=6, sample_s=0.012, seed=0)
+    assert samples == {name: [ns] * 6 for name, ns in costs_ns.items()}, "each is the time of one call"
+    timed = [(name, calls) for name, calls in asked if calls > timing.WARM_CALLS]
+    assert set(timed) == {("a", 12), ("b", 6), ("c", 4)}, "samples take about the same time"
+    rounds = [tuple(name for name, _ in timed[start : start + 3]) for start in range(0, len(timed), 3)]
+    assert [sorted(names) for names in rounds] == [["a", "b", "c"]] * 6
+    assert len(set(rounds)) > 1
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     program = small_program()
-    with Worker(program, spread_inputs(program.inputs, program.arguments)) as worker:
+    with Worker(program, spread_inputs(program.inputs, program.arguments), TARGET) as worker:
         worker.start()
         yield worker
 
 
-def build(worker: Worker, name: str = "baseline") -> dict[str, object]:
-    module, options = apply(small_program(), Config())
-    return worker.ask("build", 60, name=name, module=worker.write_module(module), options=options)
+def build(worker: Worker) -> dict[str, Any]:
+    [built] = worker.build({"baseline": TARGET.prepare(small_program(), Config())}, 60)
+    return built
 
 
 def test_a_worker_builds_and_times(worker: Worker) -> None:
-    assert float(str(build(worker)["compile_s"])) > 0
+    assert build(worker)["compile_s"] > 0
     samples = worker.ask("time", 60, names=["baseline"], rounds=3, sample_s=0.001, seed=0)["samples"]
     assert len(samples["baseline"]) == 3
+    assert min(samples["baseline"]) > 0
 
 
 def test_what_the_compiler_says_is_an_answer(worker: Worker) -> None:
-    module, _ = apply(small_program(), Config())
-    reply = worker.ask("build", 60, name="x", module=worker.write_module(module), options={"xla_no_such_option": "1"})
-    assert "xla_no_such_option" in reply["error"]
+    job = TARGET.prepare(small_program(), Config())
+    refused, taken = worker.build({"x": replace(job, options={"xla_no_such_option": "1"}), "y": job}, 60)
+    assert "xla_no_such_option" in refused["error"]
+    assert "error" not in taken, "the others of the batch do not suffer"
     assert worker.alive
     assert "error" not in build(worker)
 
@@ -172,14 +189,15 @@ def test_a_worker_that_hangs_is_killed(worker: Worker) -> None:
 
 def test_bfloat16_inputs_reach_the_worker() -> None:
     program = capture_callable(lambda x: x @ x.T, np.ones((4, 8), jnp.bfloat16))
-    with Worker(program, spread_inputs(program.inputs, program.arguments)) as worker:
+    with Worker(program, spread_inputs(program.inputs, program.arguments), TARGET) as worker:
         worker.start()
-        module, options = apply(program, Config())
-        path = worker.write_module(module)
-        worker.ask("build", 60, name="baseline", module=path, options=options)
-        assert worker.ask("check", 60, name="baseline", module=path, options=options, probes=[])["excess"] == 0
+        job = TARGET.prepare(program, Config())
+        worker.build({"baseline": job, "again": job}, 60)
+        assert worker.ask("check", 60, name="baseline")["spread"] > 0
+        assert worker.ask("check", 60, name="again")["excess"] == 0
 
 
 def test_a_fingerprint_names_machine_and_compiler() -> None:
-    assert {"processor", "cores", "python", "jax", "jaxlib"} <= fingerprint().keys()
-    assert all(fingerprint().values())
+    found = fingerprint()
+    assert {"processor", "cores", "python", "jax", "jaxlib"} <= found.keys()
+    assert all(value for name, value in found.items() if name != "environment"), "only the environment may be empty"

@@ -7,18 +7,24 @@ import numpy as np
 import tpugraphs as tg
 from tests.kit.programs import small_program
 from tests.report.test_tables import text
-from tpugraphs.measure import Ratio
+from tpugraphs.measure.measurement import Measurement
+from tpugraphs.measure.timing import Ratio
 from tpugraphs.report import tuning
 from tpugraphs.space import Config
-from tpugraphs.tuning import Measurement, Progress, Proof
+from tpugraphs.space.product import space_of
+from tpugraphs.tuning import Progress, Proof
 
-BOTH = Config.of({"tpugraphs.node0": "shifted", "fusion_library": "off"})
+PROGRAM = small_program()
+SPACE = space_of(PROGRAM, options={"fusion_library": ("off",)})
+LIBRARY = SPACE.by_name["fusion_library"].label
+BOTH = Config.of({"node0.form": "shifted", "fusion_library": "off"})
 
 
 def outcome(candidate: Config = BOTH, proof: Proof | None = None, *measurements: Measurement) -> tg.Outcome:
     return tg.Outcome(
-        program=small_program(),
+        program=PROGRAM,
         target="xla:cpu",
+        space=SPACE,
         candidate=candidate,
         proof=proof,
         measurements=measurements,
@@ -43,7 +49,7 @@ def test_a_proof_is_shown_with_its_processes() -> None:
         "0.240 to 0.260",
         "default again",
         "0.250 0.250 0.235",
-        "fusion library",
+        LIBRARY,
         "shifted multiply-adds",
         "depthwise 3x3 convolution, 1x32x32x48",
         "300.000 µs",
@@ -56,7 +62,7 @@ def test_nothing_found_is_a_normal_end() -> None:
     tried = Measurement(Config.of({"fusion_library": "off"}), "ok", Ratio(1.12, 1.1, 1.15))
     shown = text(tuning.outcome(outcome(Config(), None, tried)))
     assert "nothing beats the default beyond noise" in shown
-    assert "fusion library off" in shown
+    assert f"{LIBRARY} off" in shown
     assert "1.120" in shown
 
 

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import time
+
 import jax
 import numpy as np
 
 from tests.kit.programs import depthwise_net, net_arguments, small_program
 from tpugraphs.measure.inputs import spread_inputs
-from tpugraphs.program import mlir
-from tpugraphs.space import Config, space_of
-from tpugraphs.space.product import apply
-from tpugraphs.target import build
-from tpugraphs.target.xla import OTHER, shares_by_operation
+from tpugraphs.space import Config
+from tpugraphs.space.product import space_of
+from tpugraphs.target.xla import OTHER, XlaExecutable, XlaTarget, shares_by_operation
+
+TARGET = XlaTarget("cpu")
 
 
 def test_a_built_program_computes_what_jax_computes() -> None:
-    program = small_program()
-    module, options = apply(program, Config())
-    inputs = [jax.device_put(value) for value in jax.tree.leaves(net_arguments())]
-    found = build(mlir.to_bytecode(module), options)(inputs)
+    job = TARGET.prepare(small_program(), Config())
+    inputs = [TARGET.place(value) for value in jax.tree.leaves(net_arguments())]
+    found = TARGET.build(job.module, job.options)(inputs)
     for value, wanted in zip(found, jax.tree.leaves(jax.jit(depthwise_net)(*net_arguments())), strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_the_profile_names_every_node_in_every_form() -> None:
     program = small_program(64)
-    space = space_of(program)
-    inputs = [jax.device_put(value) for value in spread_inputs(program.inputs, program.arguments)]
+    space = space_of(program, options={"fusion_library": ("off",)})
+    inputs = [TARGET.place(value) for value in spread_inputs(program.inputs, program.arguments)]
     for config in (Config(), space.config({knob.name: knob.choices[1] for knob in space.knobs})):
-        module, options = apply(program, config)
-        executable = build(mlir.to_bytecode(module), options)
+        job = TARGET.prepare(program, config)
+        executable = TARGET.build(job.module, job.options)
         executable(inputs)
         spent = executable.profile(inputs, calls=3)
         assert set(spent) <= {OTHER, *(node.tag for node in program.nodes)}
         assert {"tpugraphs.node0", "tpugraphs.node2"} <= set(spent)
         assert all(ns > 0 for ns in spent.values())
+
+
+def test_a_sample_is_the_time_of_all_its_calls() -> None:
+    class Slow:
+        def execute(self, arguments: object) -> list[object]:
+            time.sleep(0.001)
+            return []
+
+    assert XlaExecutable(Slow()).sample_ns([], calls=5) >= 5e6
 
 
 def test_a_fusion_is_shared_by_the_nodes_it_is_made_of() -> None:

@@ -18,18 +18,20 @@ import tpugraphs as tg
 from tests.kit.programs import depthwise_net, net_arguments
 from tests.program.test_capture import WRONG
 from tpugraphs.errors import BadFile, BadRequest, TpuGraphsError
-from tpugraphs.measure import Ratio, Worker
+from tpugraphs.measure.measurement import Measurement
+from tpugraphs.measure.timing import Ratio
+from tpugraphs.measure.worker import Worker
 from tpugraphs.program import capture_callable
 from tpugraphs.report import tuning
 from tpugraphs.space import Config
-from tpugraphs.tuning import Measurement, Progress, Proof, loop, tune_program
+from tpugraphs.tuning import Progress, Proof, loop, tune_program
 from tpugraphs.tuning.loop import seconds
 
 pytestmark = pytest.mark.xdist_group("tune")
 Ask = Callable[..., dict[str, Any]]
 
 
-FORMS_AND_OPTION = {"fusion_library": "off", "tpugraphs.node0": "shifted", "tpugraphs.node2": "shifted"}
+FORMS_AND_OPTION = {"fusion_library": "off", "node0.form": "shifted", "node2.form": "shifted"}
 
 
 def cost_ns(choices: dict[str, str]) -> float:
@@ -110,6 +112,7 @@ def test_an_outcome_can_be_saved_and_loaded(tuned: tg.Outcome, tmp_path: Path) -
     assert sorted(path.name for path in (tmp_path / "tuned").iterdir()) == ["outcome.json", "program.mlir"]
     loaded = tg.Outcome.load(tmp_path / "tuned")
     assert (loaded.best, loaded.proof, loaded.measurements) == (tuned.best, tuned.proof, tuned.measurements)
+    assert loaded.space == tuned.space
     assert str(loaded) == str(tuned)
     arguments = net_arguments()
     assert_same(loaded(*arguments), depthwise_net(*arguments))
@@ -167,29 +170,40 @@ def failing_at(do: str, number: int, fail: Callable[[Worker], dict[str, Any] | N
     return ask
 
 
-def kill(worker: Worker) -> None:
-    process = worker._process
-    assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+def ending(how: signal.Signals) -> Callable[[Worker], None]:
+    """Ends the worker by a signal."""
+
+    def end(worker: Worker) -> None:
+        process = worker._process
+        assert process is not None
+        os.kill(process.pid, how)
+        process.wait()
+
+    return end
 
 
 def tune_small() -> tg.Outcome:
     return tg.tune(depthwise_net, *net_arguments(), budget=300)
 
 
-def test_a_worker_that_dies_is_a_recorded_failure_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "ask", failing_at("build", 3, kill))
+@pytest.mark.parametrize(
+    ("how", "status"), [(signal.SIGABRT, "crash"), (signal.SIGKILL, "out-of-memory")], ids=["SIGABRT", "SIGKILL"]
+)
+def test_a_worker_that_dies_is_a_recorded_failure_not_the_end(
+    how: signal.Signals, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What kills without a word is most often the system that is out of memory."""
+    monkeypatch.setattr(Worker, "ask", failing_at("build", 3, ending(how)))
     outcome = tune_small()
     [failure] = outcome.failed
-    assert failure.status == "crash"
-    assert "SIGKILL" in failure.message
+    assert failure.status == status
+    assert how.name in failure.message
     assert len(outcome.measurements) == 7
     assert outcome.proof is not None
 
 
 def test_what_does_not_compile_is_a_recorded_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "ask", failing_at("build", 2, lambda worker: {"error": "no way"}))
+    monkeypatch.setattr(Worker, "ask", failing_at("build", 2, lambda worker: {"built": [{"error": "no way"}]}))
     [failure] = tune_small().failed
     assert (failure.status, failure.message, failure.ratio) == ("compile-error", "no way", None)
 
@@ -225,11 +239,14 @@ def test_a_budget_that_is_too_small_says_so() -> None:
 
 
 def test_a_candidate_that_fails_in_the_proof_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven builds and finalists in the search; the proof's third build is the candidate's."""
+    """The proof's third build is the candidate's."""
     real = Worker.ask
 
     def ask(self: Worker, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
-        return {"error": "no more"} if arguments.get("name") == "tuned" else real(self, do, limit_s, **arguments)
+        reply = real(self, do, limit_s, **arguments)
+        if [job["name"] for job in arguments.get("jobs", ())] == ["baseline", "again", "tuned"]:
+            reply["built"][2] = {"error": "no more"}
+        return reply
 
     monkeypatch.setattr(Worker, "ask", ask)
     outcome = tune_small()
@@ -244,7 +261,7 @@ def test_float64_is_taken_as_jit_takes_it(tuned: tg.Outcome) -> None:
 
 
 def test_the_default_itself_must_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "ask", failing_at("build", 1, kill))
+    monkeypatch.setattr(Worker, "ask", failing_at("build", 1, ending(signal.SIGKILL)))
     with pytest.raises(TpuGraphsError, match="the default itself fails: the worker"):
         tune_small()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-BAD_INPUT, INTERRUPTED = 2, 130
+from tpugraphs.cli.shared import BAD_INPUT, INTERRUPTED
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     """Carries out one command line; returns its exit code."""
     from cyclopts import CycloptsError
 
-    from tpugraphs.cli.verbs import app
+    from tpugraphs.cli.app import app
     from tpugraphs.errors import TpuGraphsError, unwritable
 
     try:

@@ -1,20 +1,19 @@
-"""A progress bar on standard error, for a person who waits; nothing where nobody watches."""
+"""Progress on standard error, for a person who waits; nothing where nobody watches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tpugraphs.data.names import Place
 
-if TYPE_CHECKING:
-    from tpugraphs.tuning import Progress as TuneProgress
+T = TypeVar("T")
 
 
 class Bar:
@@ -50,13 +49,22 @@ class Bar:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[TuneProgress], None]]:
-    """A line on standard error that follows a tuning run; nothing where nobody watches."""
-    from tpugraphs.report.tuning import watching
-
+def live(render: Callable[[T], RenderableType]) -> Iterator[Callable[[T], None]]:
+    """A view on standard error that follows what it is told; nothing where nobody watches."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
         return
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-        yield lambda progress: live.update(watching(progress), refresh=True)
+    with Live(console=console, transient=True, auto_refresh=False) as view:
+        yield lambda progress: view.update(render(progress), refresh=True)
+
+
+@contextmanager
+def status(doing: str) -> Iterator[Callable[[str, float], None]]:
+    """A line on standard error, told what is being done and which share is done; nothing where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _what, _share: None
+        return
+    with console.status(doing) as line:
+        yield lambda what, share: line.update(f"{doing} · {what} · {min(share, 0.99):.0%}")

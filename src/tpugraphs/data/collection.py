@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpugraphs.data import files
-from tpugraphs.data.manifest import SCHEMA_VERSION, SUMMARY_FIELDS, Reader, read_summary
+from tpugraphs import files
+from tpugraphs.data.manifest import SCHEMA_VERSION, SUMMARY_FIELDS, Reader, read_schema, read_summary
 from tpugraphs.data.names import SPLITS, check_collection, check_graph, check_split, collection_folder, default_root
 from tpugraphs.data.packed import PackedGraph, PackFiles
-from tpugraphs.data.schema import SCHEMAS, Schema
+from tpugraphs.data.schema import Schema
 from tpugraphs.errors import BadFile, BadRequest
 from tpugraphs.graph.columns import NODE_FEATURES
 from tpugraphs.types import GraphSummary
@@ -32,10 +32,15 @@ class CollectionManifest:
     """By name, in the order of the splits and then of the names."""
     digests: dict[str, str]
     """The sha256 of each graph's own manifest."""
+    fingerprint: Mapping[str, str] | None = None
+    """Of the machine that measured; the release does not say."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """By graph, what its measuring was like: only of collections that this project measured."""
 
     @property
     def synthetic(self) -> bool:
-        return self.name.split(":")[1].startswith("synthetic")
+        """Whether run times come from a formula instead of a machine."""
+        return self.name.split(":")[1].startswith(("synthetic", "simulated"))
 
     def graphs_in(self, split: str | None) -> list[str]:
         return [name for name, row in self.rows.items() if split in (None, row.split)]
@@ -50,13 +55,15 @@ def write_collection(folder: Path, manifest: CollectionManifest) -> None:
     splits = {split: _split_text(manifest.graphs_in(split)) for split in SPLITS}
     for split, text in splits.items():
         files.write_text(folder / "splits" / f"{split}.txt", text)
-    origin = "synthetic: made by `tpugraphs synth`, not measured" if manifest.synthetic else "official npz files"
+    origin = "measured by `tpugraphs collect`" if manifest.measured else "official npz files"
+    origin = "synthetic: made from a formula, not measured" if manifest.synthetic else origin
     value = {
         "schema_version": SCHEMA_VERSION,
         "name": manifest.name,
         "schema": manifest.schema.name,
         "origin": origin,
-        "fingerprint": None,  # of the measuring machine, where this project measured; the release does not say
+        "fingerprint": manifest.fingerprint,
+        "measured": manifest.measured,
         "columns": {"node": NODE_FEATURES, "config": manifest.schema.config_columns},
         "splits": {split: _digest(text) for split, text in splits.items()},
         "graphs": {
@@ -73,9 +80,7 @@ def read_collection(folder: Path) -> CollectionManifest:
         raise BadFile(path, "collection", expected="a finished import", found="a half-finished one", todo=_UNFINISHED)
     top = Reader(path, files.read_sealed_json(path, "collection", "import the data again"), "collection")
     top.check_version()
-    schema = SCHEMAS.get(top.need("schema", str))
-    if schema is None:
-        raise BadFile(path, "schema", expected=" or ".join(SCHEMAS), found=repr(top.need("schema", str)))
+    schema = read_schema(top, top.inner("columns"), "config")
     split_of = _read_splits(folder, top.inner("splits"))
     graphs = top.each("graphs")
     if split_of.keys() != graphs.keys():
@@ -86,7 +91,14 @@ def read_collection(folder: Path) -> CollectionManifest:
         for name in split_of
     }
     digests = {name: reader.need("manifest", str) for name, reader in graphs.items()}
-    return CollectionManifest(check_collection(top.need("name", str)), schema, rows, digests)
+    return CollectionManifest(
+        name=check_collection(top.need("name", str)),
+        schema=schema,
+        rows=rows,
+        digests=digests,
+        fingerprint=top.maybe("fingerprint", dict),
+        measured=top.maybe("measured", dict) or {},
+    )
 
 
 def _read_splits(folder: Path, digests: Reader) -> dict[str, str]:
@@ -136,6 +148,16 @@ class Collection:
     def synthetic(self) -> bool:
         """Whether the run times come from a formula instead of a machine."""
         return self._manifest.synthetic
+
+    @property
+    def fingerprint(self) -> Mapping[str, str] | None:
+        """Of the machine that measured; None where nobody said."""
+        return self._manifest.fingerprint
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        """By graph: failures by class, how many repeats, what speaks against trusting it."""
+        return self._manifest.measured
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:

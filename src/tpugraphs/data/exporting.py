@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.collection import Collection
 from tpugraphs.data.importing import Progress, Silent
 from tpugraphs.data.names import Place

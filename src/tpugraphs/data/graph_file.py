@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.npz import NpzReader, NpzWriter
 from tpugraphs.data.schema import check_arrays
 from tpugraphs.errors import BadFile

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import IO, Protocol
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.collection import (
     COLLECTION,
     CollectionManifest,

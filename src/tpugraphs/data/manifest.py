@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.npz import ArrayHeader
-from tpugraphs.data.schema import SCHEMAS, Schema
+from tpugraphs.data.schema import NAMED, SCHEMAS, Schema, named_schema
 from tpugraphs.errors import BadFile
 from tpugraphs.types import GraphSummary
 
@@ -65,6 +65,7 @@ class GraphManifest:
             "schema_version": SCHEMA_VERSION,
             "name": self.name,
             "schema": self.schema.name,
+            **({"columns": self.schema.config_columns} if self.schema.name == NAMED else {}),
             "coded": self.coded,
             "arrays": arrays,
             "summary": self.summary,
@@ -76,9 +77,7 @@ class GraphManifest:
     def read(path: Path, text: bytes) -> GraphManifest:
         top = Reader(path, files.parse_json(text, path, "manifest"))
         top.check_version()
-        schema = SCHEMAS.get(top.need("schema", str))
-        if schema is None:
-            raise BadFile(path, "schema", expected=f"one of {', '.join(SCHEMAS)}", found=repr(top.need("schema", str)))
+        schema = read_schema(top, top)
         arrays = top.each("arrays")
         records = top.each("files")
         return GraphManifest(
@@ -107,6 +106,10 @@ class Reader:
             raise BadFile(self._path, f"{self._where}: {key}", expected=f"a value of type {kind.__name__}", found=found)
         return value
 
+    def maybe(self, key: str, kind: type[_T]) -> _T | None:
+        """None where there is none: manifests of before may lack it."""
+        return None if self._value.get(key) is None else self.need(key, kind)
+
     def maybe_number(self, key: str) -> int | float | None:
         value = self._value.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -131,6 +134,16 @@ class Reader:
     @property
     def path(self) -> Path:
         return self._path
+
+
+def read_schema(top: Reader, columns: Reader, key: str = "columns") -> Schema:
+    """The schema a manifest names; `columns` is where its own columns are named, if it has such."""
+    name = top.need("schema", str)
+    if name == NAMED:
+        return named_schema([str(column) for column in columns.need(key, list)])
+    if name not in SCHEMAS:
+        raise BadFile(top.path, "schema", expected=f"one of {', '.join((*SCHEMAS, NAMED))}", found=repr(name))
+    return SCHEMAS[name]
 
 
 _OPTIONAL = ("best_ns", "worst_ns", "spread", "noise_floor")

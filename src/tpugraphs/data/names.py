@@ -18,7 +18,7 @@ OFFICIAL = (
     "layout:nlp:default",
 )
 _FOLDERS_OF = {"tile": (2, 3), "layout": (3,)}
-_NAME = re.compile(r"[a-z][a-z0-9]*(:[A-Za-z0-9][A-Za-z0-9_.-]*){1,2}")
+_NAME = re.compile(r"[a-z][a-z0-9+]*(:[A-Za-z0-9][A-Za-z0-9_.-]*){1,2}")
 _GRAPH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@~-]{0,199}")
 _ARCHIVE = re.compile(r"npz_(tile_[a-z0-9-]+|layout_[a-z0-9-]+_[a-z0-9-]+)(?:_(train|valid|test))?\.")
 

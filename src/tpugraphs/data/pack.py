@@ -4,6 +4,7 @@ codes.npy      one code per config and group of places (see `codes`), memory-map
 configs.npz    the tables that turn codes into features
 plain.npy      instead of these two: the features as they are, where a dictionary would save nothing
 runtime.npy    one run time per config, memory-mapped
+node_runtime.npy  where it was measured: ns per config and configurable node, NaN where it was not
 graph.npz      the graph's own arrays (and, for kernels, the normalizers), compressed
 manifest.json  schema version, the official arrays, checksums, summary, origin
 """
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import files, stats
+from tpugraphs import files
+from tpugraphs.data import stats
 from tpugraphs.data.codes import Codebook, DictionaryFull, Encoder
 from tpugraphs.data.manifest import FileRecord, GraphManifest, Origin
 from tpugraphs.data.npz import ArrayHeader, ArraySource, NpzWriter, save_npy
@@ -42,14 +44,24 @@ MANIFEST, CODES, CONFIGS, PLAIN, RUNTIMES, GRAPH = (
     "runtime.npy",
     "graph.npz",
 )
+NODE_RUNTIMES = "node_runtime.npy"
 Advance = Callable[[float], None]
 """Is told what further share of the features has been read; the shares add up to 1."""
 
 
-def write_pack(folder: Path, source: ArraySource, *, name: str, origin: Origin, advance: Advance) -> GraphManifest:
-    """Makes the pack of an official file; the folder appears whole or not at all."""
+def write_pack(
+    folder: Path,
+    source: ArraySource,
+    *,
+    name: str,
+    origin: Origin,
+    advance: Advance = lambda _: None,
+    schema: Schema | None = None,
+    node_runtime: NDArray[np.float32] | None = None,
+) -> GraphManifest:
+    """Makes the pack of an official file, or of arrays with a schema of their own; it appears whole or not at all."""
     label = source.label
-    schema = detect_schema(source.headers, label)
+    schema = schema or detect_schema(source.headers, label)
     check_headers(schema, source.headers, label)
     arrays = {key: source.read(key) for key in schema.graph_keys}
     check_arrays(arrays, label)
@@ -59,6 +71,8 @@ def write_pack(folder: Path, source: ArraySource, *, name: str, origin: Origin, 
     with files.folder_aside(folder) as aside:
         _write_npz(aside / GRAPH, arrays, source.headers)
         save_npy(aside / RUNTIMES, runtime)
+        if node_runtime is not None:
+            save_npy(aside / NODE_RUNTIMES, node_runtime)
         coded = _encode(source, schema, advance)
         if coded is None:
             identity = _write_plain(aside / PLAIN, source, schema)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tpugraphs.data import files, stats
+from tpugraphs import files
+from tpugraphs.data import stats
 from tpugraphs.data.codes import Codebook, CodeReader, cast_exactly
 from tpugraphs.data.manifest import FileRecord, GraphManifest
 from tpugraphs.data.npz import ArrayHeader, NpzReader, map_npy
-from tpugraphs.data.pack import CODES, CONFIGS, GRAPH, MANIFEST, PLAIN, RUNTIMES
+from tpugraphs.data.pack import CODES, CONFIGS, GRAPH, MANIFEST, NODE_RUNTIMES, PLAIN, RUNTIMES
 from tpugraphs.data.schema import NORMALIZER, RUNTIME, Schema, check_headers
 from tpugraphs.errors import BadFile
 from tpugraphs.graph import Explanation, Graph
@@ -195,6 +196,11 @@ class PackedGraph:
     def config_runtime(self) -> Array:
         """(c,) ns; zeros where labels are withheld."""
         return self.files.runtime
+
+    @property
+    def node_runtime(self) -> NDArray[np.float32] | None:
+        """(c, nc) ns that each configurable node took, NaN where it was not measured; None where none was."""
+        return self.files.map(NODE_RUNTIMES) if NODE_RUNTIMES in self.files.manifest.files else None
 
     @property
     def config_runtime_normalizers(self) -> Array:

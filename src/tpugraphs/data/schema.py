@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +87,14 @@ TILE = Schema(
 )
 
 SCHEMAS = {schema.name: schema for schema in (LAYOUT, TILE)}
+NAMED = "named"
+
+
+def named_schema(columns: Sequence[str]) -> Schema:
+    """What this project's own spaces have: like layouts, with columns of their own that the manifest names."""
+    features = Field("node_config_feat", "float", ("c", "nc", len(columns)))
+    fields = tuple(features if field.key == LAYOUT.config_key else field for field in LAYOUT.fields)
+    return replace(LAYOUT, name=NAMED, fields=fields, config_columns=tuple(columns))
 
 
 def detect_schema(headers: Mapping[str, ArrayHeader], label: str | Path) -> Schema:

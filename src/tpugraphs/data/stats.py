@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from tpugraphs.measure.timing import NOISE_QUANTILE
 from tpugraphs.types import Array
 
-NOISE_QUANTILE = 0.95
 _LONG_ROW = 64
 """Longer rows are told apart by their digests, so that sorting them needs little memory."""
 MOST_REPEATS = 64

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.names import SPLITS, Place
 from tpugraphs.data.npz import NpzWriter
 from tpugraphs.data.schema import LAYOUT, NORMALIZER, RUNTIME, TILE

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tpugraphs.data import files, stats
+from tpugraphs import files
+from tpugraphs.data import stats
 from tpugraphs.data.collection import Collection, collections_under, graph_folder, read_collection
 from tpugraphs.data.packed import PackedGraph
 from tpugraphs.data.schema import NORMALIZER, check_arrays, check_normalizer, check_runtime

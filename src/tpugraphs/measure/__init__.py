@@ -1,6 +1,4 @@
-"""Measuring: a worker process that may die, seeded inputs, checks of results, paired timing."""
+"""Measuring: a worker process that may die, seeded inputs, checks of results, paired timing, and the journal of it.
 
-from tpugraphs.measure.timing import Ratio, paired_ratio
-from tpugraphs.measure.worker import Worker
-
-__all__ = ["Ratio", "Worker", "paired_ratio"]
+Nothing is imported here: reading a journal needs no compiler.
+"""

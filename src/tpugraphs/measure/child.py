@@ -2,77 +2,142 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import json
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from tpugraphs.child import serve
+from tpugraphs.child import limit_memory, serve
 from tpugraphs.measure import check, timing
-from tpugraphs.measure.inputs import numpy_dtype
-from tpugraphs.target import Executable, build
+from tpugraphs.target import Executable, target_named
 
 BASELINE = "baseline"
+Reply = dict[str, Any]
 
 
+@dataclass(slots=True)
+class _Built:
+    executable: Executable
+    layouts: dict[int, tuple[int, ...]]
+    probing: Executable | None
+    probes: list[str]
+
+
+@dataclass
 class Child:
     """What one worker process holds: inputs on the device, executables by name, the default's outputs."""
 
-    def __init__(self) -> None:
-        self._inputs: list[Any] = []
-        self._executables: dict[str, Executable] = {}
-        self._expected: dict[str, np.ndarray] = {}
+    _built: dict[str, _Built] = field(default_factory=dict)
+    _expected: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def load(self, inputs: str, dtypes: list[str]) -> dict[str, Any]:
+    def load(self, target: str, inputs: str, dtypes: list[str], memory: int | None) -> Reply:
         """Takes the program's inputs from an npz file."""
+        self._target = target_named(target)
         with np.load(inputs, allow_pickle=False) as file:
-            arrays = [file[f"x{index}"].view(numpy_dtype(dtype)) for index, dtype in enumerate(dtypes)]
-        self._inputs = [jax.device_put(array) for array in arrays]
+            arrays = [check.as_dtype(file[f"x{index}"], dtype) for index, dtype in enumerate(dtypes)]
+        self._inputs = [self._target.place(array, None) for array in arrays]
+        self._laid_out: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self._arrays = arrays
+        if memory is not None:
+            limit_memory(memory)
         return {}
 
-    def build(self, name: str, module: str, options: dict[str, str]) -> dict[str, Any]:
-        start = time.perf_counter()
-        self._executables[name] = build(Path(module).read_bytes(), options)
-        return {"compile_s": time.perf_counter() - start}
+    def build(self, jobs: list[dict[str, Any]]) -> Reply:
+        """Compiles all of them on all cores; what the compiler says of one is that one's answer."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            return {"built": list(pool.map(self._build, jobs))}
 
-    def check(self, name: str, module: str, options: dict[str, str], probes: list[str]) -> dict[str, Any]:
-        """Runs the program itself, and the one with probes, and compares both with the baseline's."""
-        probing = build(Path(module).read_bytes(), options)
-        found = check.by_name(_fetch(probing(self._inputs)), probes)
+    def _build(self, job: dict[str, Any]) -> Reply:
+        start = time.perf_counter()
+        try:
+            executable = self._target.build(Path(job["module"]).read_bytes(), job["options"])
+            compile_s = time.perf_counter() - start
+            probing = None
+            if job["probing"] is not None:
+                probing = self._target.build(Path(job["probing"]).read_bytes(), job["options"])
+        except Exception as error:  # every failure of a compiler is data
+            return {"error": _in_one_line(error)}
+        layouts = {int(index): tuple(layout) for index, layout in job["input_layouts"].items()}
+        self._built[job["name"]] = _Built(executable, layouts, probing, job["probes"])
+        same = json.dumps([executable.identity, sorted(job["options"].items()), sorted(layouts.items())])
+        return {"compile_s": compile_s, "identity": hashlib.sha256(same.encode()).hexdigest()[:16]}
+
+    def check(self, name: str) -> Reply:
+        """Runs the program itself, and the one with probes if there is one, and compares with the default's.
+
+        Of the default, how far its results lie apart, all and its own.
+        """
+        built, arguments = self._built[name], self._arguments(name)
+        judged = [check.by_name(built.executable(arguments), [])]
+        if built.probing is not None:
+            judged.append(check.by_name(built.probing(arguments), built.probes))
+            built.probing = None  # it has served
         if name == BASELINE:
-            self._expected = found
-            return {"excess": 0.0, "where": "", "spread": _spread(found)}
-        own = check.by_name(_fetch(self._executables[name](self._inputs)), [])
-        judged = [check.deviation(outputs, self._expected) for outputs in (own, found)]
-        excess, where = max(judged, key=lambda pair: pair[0])
+            self._expected = judged[-1]
+            return {"spread": check.spread_of(judged[-1]), "own_spread": check.spread_of(judged[0])}
+        excess, where = max((check.deviation(found, self._expected) for found in judged), key=lambda pair: pair[0])
         return {"excess": excess if np.isfinite(excess) else 1e30, "where": where}
 
-    def time(self, names: list[str], rounds: int, sample_s: float, seed: int) -> dict[str, Any]:
-        runs = {name: (lambda name=name: self._executables[name](self._inputs)) for name in names}
+    def time(self, names: list[str], rounds: int, sample_s: float, seed: int) -> Reply:
+        gc.collect()
+        runs = {name: self._sampler(name) for name in names}
         return {"samples": timing.interleaved(runs, rounds=rounds, sample_s=sample_s, seed=seed)}
 
-    def profile(self, name: str, calls: int) -> dict[str, Any]:
-        return {"ns": self._executables[name].profile(self._inputs, calls)}
+    def profile(self, name: str, calls: int) -> Reply:
+        return {"ns": self._built[name].executable.profile(self._arguments(name), calls)}
 
-    def drop(self, name: str) -> dict[str, Any]:
-        self._executables.pop(name, None)
+    def pin(self, cpus: list[int] | None) -> Reply:
+        """Keeps this thread, which hands out the work, on these processors; the compiler's own threads go anywhere."""
+        everywhere = os.sched_getaffinity(os.getppid())
+        os.sched_setaffinity(0, cpus if cpus is not None else everywhere)
         return {}
 
+    def drop(self, names: list[str]) -> Reply:
+        for name in names:
+            self._built.pop(name, None)
+        self._laid_out.clear()
+        return {"memory": _resident_bytes()}
 
-def _fetch(outputs: list[Any]) -> list[np.ndarray]:
-    return [np.asarray(output) for output in outputs]
+    def _sampler(self, name: str) -> timing.Sampler:
+        executable, arguments = self._built[name].executable, self._arguments(name)
+        return lambda calls: executable.sample_ns(arguments, calls)
+
+    def _arguments(self, name: str) -> list[Any]:
+        """The inputs as this executable wants them laid out."""
+        layouts = self._built[name].layouts
+        if not layouts:
+            return self._inputs
+        arguments = list(self._inputs)
+        for index, layout in layouts.items():
+            if (index, layout) not in self._laid_out:
+                self._laid_out[index, layout] = self._target.place(self._arrays[index], layout)
+            arguments[index] = self._laid_out[index, layout]
+        return arguments
 
 
-def _spread(outputs: dict[str, np.ndarray]) -> float:
-    """How far values lie apart; where nothing varies, no check could tell right from wrong."""
-    return max((float(output.astype(np.float64).std()) for output in outputs.values() if output.size), default=0.0)
+def _in_one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
     child = Child()
-    serve({name: getattr(child, name) for name in ("load", "build", "check", "time", "profile", "drop")})
+    names = ("load", "build", "check", "time", "profile", "pin", "drop")
+    serve({name: getattr(child, name) for name in names})
 
 
 if __name__ == "__main__":

@@ -25,7 +25,16 @@ def spread_inputs(specs: Sequence[InputSpec], given: Sequence[Array] | None, see
     """
     rng = np.random.default_rng(seed)
     values = given if given is not None else [None] * len(specs)
-    return [_spread(rng, spec, value) for spec, value in zip(specs, values, strict=True)]
+    return [_without_denormals(_spread(rng, spec, value)) for spec, value in zip(specs, values, strict=True)]
+
+
+def _without_denormals(values: Array) -> Array:
+    """Numbers that processors take many times longer for become the smallest ordinary ones."""
+    if values.dtype.kind not in "fV":
+        return values
+    least = jnp.finfo(values.dtype).tiny
+    tiny = (values != 0) & (np.abs(values) < least)
+    return np.where(tiny, np.copysign(least, values), values).astype(values.dtype) if tiny.any() else values
 
 
 def _spread(rng: np.random.Generator, spec: InputSpec, given: Array | None) -> Array:

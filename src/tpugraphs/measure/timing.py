@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,32 +12,29 @@ WARM_CALLS = 1
 """Calls before each sample that are not counted: whatever ran before has the caches."""
 _RESAMPLES = 4000
 _CONFIDENCE = 0.95
+NOISE_QUANTILE = 0.95
 
 Samples = dict[str, list[float]]
+Sampler = Callable[[int], float]
+"""Makes this many calls and says how many ns they took."""
 
 
-def calls_for(run: Callable[[], object], sample_s: float) -> int:
+def calls_for(sampler: Sampler, sample_s: float) -> int:
     """How many calls make a sample of about this length."""
-    run()
-    start = time.perf_counter()
-    run()
-    return max(1, round(sample_s / max(1e-9, time.perf_counter() - start)))
+    sampler(1)
+    return max(1, round(sample_s * 1e9 / max(1.0, sampler(1))))
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], *, rounds: int, sample_s: float, seed: int) -> Samples:
+def interleaved(samplers: Mapping[str, Sampler], *, rounds: int, sample_s: float, seed: int) -> Samples:
     """ns per call, `rounds` samples of each, every round in an order of its own."""
-    calls = {name: calls_for(run, sample_s) for name, run in runs.items()}
-    order, rng = list(runs), np.random.default_rng(seed)
-    samples: Samples = {name: [] for name in runs}
+    calls = {name: calls_for(sampler, sample_s) for name, sampler in samplers.items()}
+    order, rng = list(samplers), np.random.default_rng(seed)
+    samples: Samples = {name: [] for name in samplers}
     for _ in range(rounds):
         rng.shuffle(order)
         for name in order:
-            for _ in range(WARM_CALLS):
-                runs[name]()
-            start = time.perf_counter_ns()
-            for _ in range(calls[name]):
-                runs[name]()
-            samples[name].append((time.perf_counter_ns() - start) / calls[name])
+            samplers[name](WARM_CALLS)
+            samples[name].append(round(samplers[name](calls[name]) / calls[name], 1))
     return samples
 
 
@@ -69,3 +65,12 @@ def paired_ratio(processes: Sequence[tuple[ArrayLike, ArrayLike]], seed: int = 0
     medians = np.median(np.take_along_axis(drawn, which, axis=0), axis=0)
     low, high = np.quantile(medians, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
     return Ratio(value, float(low), float(high))
+
+
+def floor_of(ratios: Sequence[float]) -> float | None:
+    """The noise floor: the 95th percentile of |log ratio| between repeats of one config; None of fewer than two."""
+    logs = np.log(np.asarray(ratios, np.float64))
+    if len(logs) < 2:
+        return None
+    first, second = np.triu_indices(len(logs), 1)
+    return float(np.quantile(np.abs(logs[first] - logs[second]), NOISE_QUANTILE))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.data.collection import Collection, load
 from tpugraphs.data.packed import PackedGraph
 from tpugraphs.errors import BadRequest

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.files import read_json
 from tpugraphs.errors import BadFile, BadRequest
+from tpugraphs.files import read_json
 
 FOLDER = "eval_indices"
 

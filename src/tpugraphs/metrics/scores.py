@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tpugraphs.data.files import read_json
 from tpugraphs.data.npz import NpzReader
 from tpugraphs.errors import BadFile
+from tpugraphs.files import read_json
 
 EXPECTED = "a score file: .json with {graph: [score, ...]} or .npz with one array of scores per graph"
 

@@ -25,7 +25,9 @@ from tpugraphs.program.zoo import ZooProgram
 from tpugraphs.types import Array
 
 LOWERED, SIMPLIFIED, GIVEN = "lowered", "simplified", "given"
-_CONFIGURABLE = ("convolution", "dot")
+_COMPUTING = ("convolution", "dot")
+_CONFIGURABLE = (*_COMPUTING, "reshape")
+PROGRAM = "program"
 _TRANSPARENT = ("reshape", "transpose", "bitcast", "convert", "copy")
 
 
@@ -150,24 +152,54 @@ def _graph(found: _Found) -> CapturedGraph:
 
 
 def configurable(hlo: HloColumns) -> tuple[Array, tuple[str, ...]]:
-    """Convolutions and dots, and their tags where the module was tagged.
+    """Convolutions and dots, and of tagged modules the tagged reshapes too; with their tags where there are any."""
+    nodes, tags = _configurable(hlo, _CONFIGURABLE)
+    return np.array(nodes, np.int64), tags
+
+
+def node_of_place(program: Program, hlo: bytes) -> dict[str, int]:
+    """Where in the graph of its lowered module the places of a program's space are: nodes, inputs, the whole program.
+
+    An input is its parameter, the whole program the root of the entry. A transpose or reshape that lowering merged with
+    another is nowhere.
+    """
+    columns = read_hlo(hlo, program.name)
+    nodes, tags = _configurable(columns, (*_CONFIGURABLE, "transpose"))
+    found = {tag: node for tag, node in zip(tags, nodes, strict=True) if tag}
+    entry = np.flatnonzero(columns.computation == columns.entry)
+    parameters = columns.messages.integer(HloFields.PARAMETER_NUMBER)
+    for node in entry.tolist():
+        if columns.opcodes[node] == "parameter":
+            found[f"input{int(parameters[node])}"] = node
+    found[PROGRAM] = int(columns.computation_roots[columns.entry])
+    return found
+
+
+def _configurable(hlo: HloColumns, moving: tuple[str, ...]) -> tuple[list[int], tuple[str, ...]]:
+    """The nodes that compute, and those that move data and carry a tag of their own; the first of each tag.
 
     XLA's simplification may put the tag of a dot it rewrote on the reshape behind it: there it is looked for too.
     """
     metadata, rows = hlo.sparse(HloFields.METADATA)
-    tags = {
+    own = {
         row: match[0]
         for row, text in zip(rows.tolist(), metadata.text(HloFields.METADATA_OP_NAME), strict=True)
         if (match := TAG.search(text)) is not None
     }
-    nodes = [index for index, opcode in enumerate(hlo.opcodes) if opcode in _CONFIGURABLE]
-    ids = np.array(nodes, np.int64)
-    if not tags:
-        return ids, ()
+    computing = [index for index, opcode in enumerate(hlo.opcodes) if opcode in _COMPUTING]
+    if not own:
+        return computing, ()
     consumers: dict[int, list[int]] = {}
     for consumer, producer in zip(hlo.operands.owners.tolist(), hlo.operands.values.tolist(), strict=True):
         consumers.setdefault(producer, []).append(consumer)
-    return ids, tuple(_tag_behind(node, tags, consumers, hlo.opcodes) for node in nodes)
+    tags = {node: _tag_behind(node, own, consumers, hlo.opcodes) for node in computing}
+    taken = set(tags.values())
+    for row, tag in sorted(own.items()):
+        if hlo.opcodes[row] in moving and tag not in taken:
+            tags[row] = tag
+            taken.add(tag)
+    nodes = sorted(tags)
+    return nodes, tuple(tags[node] for node in nodes)
 
 
 def _tag_behind(node: int, tags: dict[int, str], consumers: dict[int, list[int]], opcodes: list[str]) -> str:

@@ -16,7 +16,10 @@ from tpugraphs.errors import BadFile
 from tpugraphs.program.types import InputSpec, Node
 
 CONFIGURABLE = ("stablehlo.convolution", "stablehlo.dot_general")
+MOVING = ("stablehlo.reshape", "stablehlo.transpose")
+"""These are configurable too where they move data: how they are laid out decides whether they copy."""
 _PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)
+_TAG_PREFIX = "tpugraphs."
 TAG = re.compile(r"tpugraphs\.node\d+")
 _PASSES_ON = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.broadcast_in_dim")
 
@@ -125,13 +128,38 @@ def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
     nodes = []
     with module.context:
         for op in operations(entry_block(module, label)):
-            if op.operation.name in CONFIGURABLE:
-                tag = f"tpugraphs.node{len(nodes)}"
+            if is_configurable(op.operation):
+                tag = long(f"node{len(nodes)}")
                 op.operation.location = ir.Location.name(tag)
                 nodes.append(Node(tag, op.operation.name.removeprefix("stablehlo."), describe(op.operation)))
             else:
                 op.operation.location = ir.Location.unknown()
     return tuple(nodes)
+
+
+def is_configurable(op: Any) -> bool:
+    """Convolutions and dots; reshapes and transposes of more than one long dimension that do not merely add or drop
+    dimensions of length 1."""
+    if op.name in CONFIGURABLE:
+        return True
+    if op.name not in MOVING:
+        return False
+    before, after = (_long(shape_of(value)) for value in (op.operands[0], op.results[0]))
+    return max(len(before), len(after)) > 1 and (op.name == "stablehlo.transpose" or before != after)
+
+
+def _long(shape: tuple[int, ...]) -> list[int]:
+    return [length for length in shape if length != 1]
+
+
+def short(tag: str) -> str:
+    """`node3`, of the tag `tpugraphs.node3`."""
+    return tag.removeprefix(_TAG_PREFIX)
+
+
+def long(name: str) -> str:
+    """The tag of `node3`."""
+    return f"{_TAG_PREFIX}{name}"
 
 
 def tag_of(op: Any) -> str | None:
@@ -168,8 +196,8 @@ def attribute(op: Any, name: str, default: list[int]) -> list[int]:
 def describe(op: Any) -> str:
     """A configurable node in words."""
     output = "x".join(map(str, shape_of(op.results[0])))
-    if op.name == "stablehlo.dot_general":
-        return f"dot, {output}"
+    if op.name != "stablehlo.convolution":
+        return f"{op.name.removeprefix('stablehlo.').removesuffix('_general')}, {output}"
     numbers = convolution_numbers(op)
     if numbers is None:
         return f"convolution, {output}"

@@ -20,12 +20,19 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A configurable node: a convolution or a dot, known by its tag from capture to the compiler's own graph."""
+    """A configurable node, known by its tag from capture to the compiler's own graph.
+
+    Convolutions and dots compute; reshapes and transposes only move data.
+    """
 
     tag: str
     operation: str
     description: str
     """In words: `depthwise 3x3 convolution, 1x56x56x144`."""
+
+    @property
+    def computes(self) -> bool:
+        return self.operation in ("convolution", "dot_general")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,20 +54,23 @@ def _changes(result: Outcome) -> RenderableType:
         table.add_column(heading, overflow="fold")
     for heading in ("default", "tuned"):
         table.add_column(heading, justify="right", no_wrap=True)
-    by_kind_and_time = sorted((knobs[name].kind, -before.get(name, 0.0), name) for name, _ in result.candidate.changes)
+    by_kind_and_time = sorted(
+        (knobs[name].kind, -before.get(knobs[name].place, 0.0), name) for name, _ in result.candidate.changes
+    )
     chosen = result.candidate.as_dict()
     changes = [(name, chosen[name]) for _, _, name in by_kind_and_time]
     for name, choice in changes[:_MOST_ROWS]:
         knob = knobs[name]
-        times = (_spent(before, name), _spent(after, name)) if knob.kind == "form" else ("", "")
+        times = (_spent(before, knob.place), _spent(after, knob.place)) if knob.kind == "form" else ("", "")
         table.add_row(knob.label, _now(knob.kind, choice), *times)
     rest = changes[_MOST_ROWS:]
     if rest:
-        times = (time_of(sum(profile.get(name, 0.0) for name, _ in rest)) for profile in (before, after))
+        places = {knobs[name].place for name, _ in rest}
+        times = (time_of(sum(profile.get(place, 0.0) for place in places)) for profile in (before, after))
         table.add_row(f"{len(rest)} more nodes", "likewise", *times)
     if not after:
         return table  # interrupted before the candidate was profiled
-    changed = {name for name, _ in changes}
+    changed = {knobs[name].place for name, _ in changes}
     left = (time_of(sum(ns for tag, ns in profile.items() if tag not in changed)) for profile in (before, after))
     table.add_row("everything else", "", *left, style="dim")
     unseen = [

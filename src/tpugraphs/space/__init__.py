@@ -1,6 +1,8 @@
-"""What may vary for a program: forms per node and options per program; and their product."""
+"""What may vary for a program: forms and layouts per node, options per program; and their product.
+
+`space.product` makes the spaces of a program; what is here needs no compiler.
+"""
 
 from tpugraphs.space.knobs import Config, Knob, Space
-from tpugraphs.space.product import space_of
 
-__all__ = ["Config", "Knob", "Space", "space_of"]
+__all__ = ["Config", "Knob", "Space"]

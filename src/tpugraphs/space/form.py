@@ -12,7 +12,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpugraphs.errors import BadRequest
-from tpugraphs.program import mlir
+from tpugraphs.program import Program, mlir
+from tpugraphs.space.knobs import FORM, Knob, Space
 
 DEFAULT = "default"
 
@@ -30,7 +31,7 @@ class Form:
 
 
 def depthwise(op: Any) -> bool:
-    """A convolution of one channel each, channels last, without dilation, reversal or batch groups."""
+    """A convolution of one channel each, channels last, without dilation, reversal or batch groups, not empty."""
     if op.name != "stablehlo.convolution":
         return False
     numbers = mlir.convolution_numbers(op)
@@ -47,7 +48,8 @@ def depthwise(op: Any) -> bool:
     )
     groups = mlir.attribute(op, "feature_group_count", [1])[0]
     plain = (
-        all(step == 1 for name in ("lhs_dilation", "rhs_dilation") for step in mlir.attribute(op, name, [1]))
+        0 not in output
+        and all(step == 1 for name in ("lhs_dilation", "rhs_dilation") for step in mlir.attribute(op, name, [1]))
         and mlir.attribute(op, "batch_group_count", [1]) == [1]
         and "true" not in str(op.attributes.get("window_reversal", ""))
         and isinstance(ir.RankedTensorType(op.results[0].type).element_type, ir.FloatType)
@@ -102,15 +104,27 @@ def forms_of(text: str, forms: Mapping[str, Form] = FORMS) -> dict[str, tuple[st
     return valid
 
 
+def form_space(program: Program, forms: Mapping[str, Form] = FORMS) -> Space:
+    """A knob for each node that has another form than its own."""
+    valid = forms_of(program.text, forms)
+    return Space(
+        tuple(
+            Knob(f"{mlir.short(node.tag)}.form", FORM, node.tag, (DEFAULT, *valid[node.tag]), node.description)
+            for node in program.nodes
+            if valid.get(node.tag)
+        )
+    )
+
+
 def rewrite(module: Any, chosen: Mapping[str, str], forms: Mapping[str, Form] = FORMS) -> None:
     """Writes the chosen nodes in their chosen forms, in place; what is built carries the node's tag."""
     left = dict(chosen)
     with module.context:
         for op in list(mlir.operations(mlir.entry_block(module))):
-            name = left.pop(mlir.tag_of(op) or "", None)
-            if name is None:
-                continue
-            form = forms[name]
+            tag = mlir.tag_of(op)
+            if tag not in left or op.operation.name == stablehlo.CustomCallOp.OPERATION_NAME:
+                continue  # a layout constraint at the node's border carries its tag too
+            form = forms[left.pop(tag)]
             if not form.applies(op.operation):
                 raise BadRequest(f"{mlir.tag_of(op)}: cannot be written as {form.label}")
             with ir.InsertionPoint(op), op.operation.location:

@@ -1,43 +1,105 @@
-"""XLA on the CPU: building, running, and time per operation."""
+"""XLA through JAX's client: building, running, and time per operation. Tried on the CPU; others are the same code."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import compiler
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
 from jaxlib import xla_client
 
+from tpugraphs.program import Program, mlir
 from tpugraphs.program.mlir import TAG
+from tpugraphs.program.probes import add_probes
+from tpugraphs.space import Config
+from tpugraphs.space.form import FORMS, Form
+from tpugraphs.space.product import apply, may_change_results
+from tpugraphs.target.contract import Job
 
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
 _CALLS = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
 OTHER = "other"
+PLATFORMS = ("cpu", "gpu", "tpu")
 
 
-class Executable:
-    """A compiled program."""
+class XlaTarget:
+    """XLA on one of JAX's platforms."""
+
+    def __init__(self, platform: str = "cpu", forms: Mapping[str, Form] = FORMS) -> None:
+        self.backend, self._forms = platform, forms
+
+    @property
+    def name(self) -> str:
+        return f"xla:{self.backend}"
+
+    def prepare(self, program: Program, config: Config, probe: Collection[str] | None = None) -> Job:
+        """What may change results (forms, some options) is judged by results inside the program too, in a second
+        module; layouts only move values, and for them the program's own results will do."""
+        applied = apply(program, config, backend=self.backend, forms=self._forms)
+        module, probing, probes = mlir.to_bytecode(applied.module), None, ()
+        rewritten = [mlir.long(name.removesuffix(".form")) for name, _ in config.changes if name.endswith(".form")]
+        if probe is not None or rewritten or may_change_results(config, self.backend):
+            probes = add_probes(applied.module, program, {*rewritten, *(probe or ())})
+            probing = mlir.to_bytecode(applied.module)
+        return Job(module, applied.options, applied.input_layouts, probing, probes)
+
+    def build(self, module: bytes | str, options: Mapping[str, str]) -> XlaExecutable:
+        device = self._device()
+        settings = compiler.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=dict(options))
+        return XlaExecutable(device.client.compile_and_load(module, xla_client.DeviceList((device,)), settings))
+
+    def place(self, value: Any, layout: tuple[int, ...] | None = None) -> Any:
+        device = self._device()
+        if layout is None:
+            return jax.device_put(value, device)
+        format_ = Format(Layout(layout[::-1]), SingleDeviceSharding(device))  # JAX counts major to minor
+        return jax.device_put(value, format_)
+
+    def _device(self) -> Any:
+        return jax.devices(self.backend)[0]
+
+
+class XlaExecutable:
+    """A compiled program. The runtime takes any buffer for an argument: its shape and layout are the caller's care."""
 
     def __init__(self, loaded: Any) -> None:
         self._loaded = loaded
 
-    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        """Runs on device arrays of exactly the program's shapes and dtypes; returns when the results are there."""
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """Device arrays; returns when the results are there."""
         results = self._loaded.execute(arguments)
         for result in results:
             result.block_until_ready()
         return results
 
+    def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray]:
+        return [np.asarray(result) for result in self.run(arguments)]
+
+    def sample_ns(self, arguments: Sequence[Any], calls: int) -> float:
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            self.run(arguments)
+        return time.perf_counter_ns() - start
+
     @property
     def hlo(self) -> str:
         """The optimised program as text."""
         return self._loaded.hlo_modules()[0].to_string()
+
+    @property
+    def identity(self) -> str:
+        return hashlib.sha256(self.hlo.encode()).hexdigest()[:16]
 
     def profile(self, arguments: Sequence[Any], calls: int) -> dict[str, float]:
         """ns per call by node tag, and `other` for operations that belong to no node.
@@ -47,7 +109,7 @@ class Executable:
         with tempfile.TemporaryDirectory(prefix="tpugraphs-profile-") as folder:
             with jax.profiler.trace(folder, profiler_options=jax.profiler.ProfileOptions()):
                 for _ in range(calls):
-                    self(arguments)
+                    self.run(arguments)
             [path] = Path(folder).rglob("*.xplane.pb")
             spent = _by_operation(jax.profiler.ProfileData.from_file(str(path)))
         shares = shares_by_operation(self.hlo)
@@ -56,13 +118,6 @@ class Executable:
             for tag, share in shares.get(operation, {OTHER: 1.0}).items():
                 by_tag[tag] = by_tag.get(tag, 0.0) + share * ns / calls
         return by_tag
-
-
-def build(module: bytes | str, options: Mapping[str, str]) -> Executable:
-    """Compiles a StableHLO module; raises what XLA raises."""
-    device = jax.devices("cpu")[0]
-    settings = compiler.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=dict(options))
-    return Executable(device.client.compile_and_load(module, xla_client.DeviceList((device,)), settings))
 
 
 def _by_operation(data: Any) -> dict[str, float]:

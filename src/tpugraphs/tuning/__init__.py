@@ -1,6 +1,6 @@
 """From a program to a faster one, with a proof."""
 
 from tpugraphs.tuning.loop import Progress, tune, tune_program
-from tpugraphs.tuning.outcome import Measurement, Outcome, Proof
+from tpugraphs.tuning.outcome import Outcome, Proof
 
-__all__ = ["Measurement", "Outcome", "Progress", "Proof", "tune", "tune_program"]
+__all__ = ["Outcome", "Progress", "Proof", "tune", "tune_program"]

@@ -10,35 +10,18 @@ from typing import Any
 
 import jax
 
-from tpugraphs.data import files
+from tpugraphs import files
 from tpugraphs.errors import BadFile, BadRequest
 from tpugraphs.measure.inputs import numpy_dtype
+from tpugraphs.measure.measurement import Measurement
 from tpugraphs.measure.timing import Ratio
-from tpugraphs.program import InputSpec, Node, Program, mlir
+from tpugraphs.program import InputSpec, Node, Program
 from tpugraphs.program.trees import describe_tree, rebuild
-from tpugraphs.space import Config, Knob, Space, space_of
-from tpugraphs.space.product import apply
-from tpugraphs.target import Executable, build
+from tpugraphs.space import Config, Knob, Space
+from tpugraphs.target.xla import XlaExecutable, XlaTarget
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _OUTCOME, _PROGRAM = "outcome.json", "program.mlir"
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What happened to one config."""
-
-    config: Config
-    status: str
-    """ok, compile-error, wrong-result, crash or timeout."""
-    ratio: Ratio | None = None
-    """Run time over the default's, measured in turns with it."""
-    samples_ns: tuple[float, ...] = ()
-    baseline_ns: tuple[float, ...] = ()
-    """The default's samples of the same rounds."""
-    compile_s: float = 0.0
-    message: str = ""
-    """What compiler, worker or check said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +52,7 @@ class Outcome:
 
     program: Program
     target: str
+    space: Space
     candidate: Config
     """The best of the search; the default where nothing seemed faster."""
     proof: Proof | None
@@ -82,7 +66,7 @@ class Outcome:
     ended: str
     """Why the search ended: budget, exhausted or interrupted."""
     fingerprint: Mapping[str, str]
-    _running: list[Executable] = field(default_factory=list, repr=False)
+    _running: list[XlaExecutable] = field(default_factory=list, repr=False)
 
     @property
     def best(self) -> Config:
@@ -113,24 +97,24 @@ class Outcome:
         return "nothing beats the default beyond noise"
 
     @property
-    def knobs(self) -> dict[str, Knob]:
-        return {knob.name: knob for knob in self.space.knobs}
-
-    @property
-    def space(self) -> Space:
-        return space_of(self.program)
+    def knobs(self) -> Mapping[str, Knob]:
+        return self.space.by_name
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the tuned program; the first call compiles it."""
         leaves, structure = jax.tree.flatten(arguments)
         if self.program.in_tree is not None and describe_tree(structure) != self.program.in_tree:
             raise BadRequest(f"{self.program.name}: expected arguments nested as when it was tuned, found {structure}")
-        values = _checked(self.program, leaves)
+        values = _checked(self.program, self._target, leaves)
         if not self._running:
-            module, options = apply(self.program, self.best)
-            self._running.append(build(mlir.to_bytecode(module), options))
-        results = self._running[0](values)
+            job = self._target.prepare(self.program, self.best)
+            self._running.append(self._target.build(job.module, job.options))
+        results = self._running[0].run(values)
         return results if self.program.out_tree is None else rebuild(self.program.out_tree, results)
+
+    @property
+    def _target(self) -> XlaTarget:
+        return XlaTarget(self.target.removeprefix("xla:"))
 
     def __str__(self) -> str:
         return f"{self.program.name} on {self.target}: {self.verdict}"
@@ -148,11 +132,10 @@ class Outcome:
                 "out_tree": program.out_tree,
             },
             "target": self.target,
+            "space": [asdict(knob) for knob in self.space.knobs],
             "candidate": self.candidate.as_dict(),
             "proof": None if self.proof is None else asdict(self.proof),
-            "measurements": [
-                {**asdict(measurement), "config": measurement.config.as_dict()} for measurement in self.measurements
-            ],
+            "measurements": [measurement.to_json() for measurement in self.measurements],
             "default_ns": self.default_ns,
             "default_profile": dict(self.default_profile),
             "tuned_profile": dict(self.tuned_profile),
@@ -186,9 +169,10 @@ class Outcome:
         return Outcome(
             program=program,
             target=value["target"],
+            space=Space(tuple(Knob(**{**knob, "choices": tuple(knob["choices"])}) for knob in value["space"])),
             candidate=Config.of(value["candidate"]),
             proof=None if proof is None else _read_proof(proof),
-            measurements=tuple(_read_measurement(one) for one in value["measurements"]),
+            measurements=tuple(Measurement.from_json(one) for one in value["measurements"]),
             **{
                 key: value[key]
                 for key in (
@@ -204,7 +188,7 @@ class Outcome:
         )
 
 
-def _checked(program: Program, leaves: list[Any]) -> list[Any]:
+def _checked(program: Program, target: XlaTarget, leaves: list[Any]) -> list[Any]:
     """Device arrays of exactly the program's shapes and dtypes: the runtime itself would not notice others."""
     if len(leaves) != len(program.inputs):
         raise BadRequest(f"{program.name}: expected {len(program.inputs)} arrays, found {len(leaves)}")
@@ -214,7 +198,7 @@ def _checked(program: Program, leaves: list[Any]) -> list[Any]:
         if value.shape != spec.shape or value.dtype != numpy_dtype(spec.dtype):
             wanted = f"{spec.dtype} {spec.shape}"
             raise BadRequest(f"{program.name}: argument {index}: expected {wanted}, found {value.dtype} {value.shape}")
-        values.append(jax.device_put(value, jax.devices("cpu")[0]))
+        values.append(target.place(value))
     return values
 
 
@@ -224,16 +208,4 @@ def _read_proof(value: dict[str, Any]) -> Proof:
         noise=Ratio(**value["noise"]),
         default_ns=tuple(value["default_ns"]),
         tuned_ns=tuple(value["tuned_ns"]),
-    )
-
-
-def _read_measurement(value: dict[str, Any]) -> Measurement:
-    return Measurement(
-        config=Config.of(value["config"]),
-        status=value["status"],
-        ratio=None if value["ratio"] is None else Ratio(**value["ratio"]),
-        samples_ns=tuple(value["samples_ns"]),
-        baseline_ns=tuple(value["baseline_ns"]),
-        compile_s=value["compile_s"],
-        message=value["message"],
     )

@@ -17,7 +17,7 @@ class CornersThenClimb:
     """
 
     def __init__(self, space: Space, ns_by_tag: Mapping[str, float]) -> None:
-        self._knobs = sorted(space.knobs, key=lambda knob: -ns_by_tag.get(knob.name, 0.0))
+        self._knobs = sorted(space.knobs, key=lambda knob: -ns_by_tag.get(knob.place, 0.0))
         self._asked = {Config()}
         self._best, self._best_ratio = Config(), 1.0
         self._proposals = self._corners()

@@ -72,8 +72,12 @@ def sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
     with file_aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(data)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -143,5 +147,5 @@ def sole_writer(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadRequest(f"{folder}: another process is writing to this collection; wait for it to end") from None
+            raise BadRequest(f"{folder}: another process is writing into this folder; wait for it to end") from None
         yield
