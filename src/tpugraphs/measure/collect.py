@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
 from pathlib import Path
 
 from tpugraphs.child import ChildFailed
@@ -30,7 +29,7 @@ from tpugraphs.measure.journal import (
 )
 from tpugraphs.measure.measurement import OK, Measurement
 from tpugraphs.measure.planning import FINALIST_ROUNDS, FIXED, Plan, Wanted, plan, session_of
-from tpugraphs.measure.session import DRIFT, Session
+from tpugraphs.measure.session import Session
 from tpugraphs.measure.timing import Ratio, floor_of
 from tpugraphs.program.selection import Selected
 from tpugraphs.space import Config
@@ -221,7 +220,7 @@ class _Run:
         if doubtful := replay.doubtful:
             self._tell("measuring again what the machine had changed for")
             for start in range(0, len(doubtful), self.wanted.batch):
-                self._measure(session, study, doubtful[start : start + self.wanted.batch], AGAIN)
+                replay.correct(self._measure(session, study, doubtful[start : start + self.wanted.batch], AGAIN))
         if finalists := replay.best(self.wanted.finalists):
             self._tell("measuring the best again in a fresh process")
             session.worker.stop()
@@ -230,7 +229,6 @@ class _Run:
         value = {
             "configs": replay.count,
             "drift": drift,
-            "drifted": abs(log(drift)) > DRIFT,
             "spent_s": dict(session.spent_s),
             "wall_s": wall_s,
             "processes": session.starts,
@@ -312,6 +310,11 @@ class _Replay:
                 else:
                     self._pending.append(config)
 
+    def correct(self, measured: Sequence[Measurement]) -> None:
+        """What came of measuring again; the search is not told, so that a replay asks for the same."""
+        again = {one.config: _lean(one) for one in measured}
+        self._seen = [again.get(one.config, one) for one in self._seen]
+
     @property
     def doubtful(self) -> list[Config]:
         """Twins follow the one that was measured."""
@@ -321,7 +324,7 @@ class _Replay:
         """The fastest, one of each compiled program, that are faster than the default."""
         found: dict[str, Measurement] = {}
         for one in sorted(self._timed, key=lambda one: one.ratio.value if one.ratio else 1.0):
-            if one.ratio and one.ratio.value < 1 and not one.drifted:
+            if one.ratio and one.ratio.value < 1:
                 found.setdefault(one.identity, one)
         return [one.config for one in list(found.values())[:most]]
 

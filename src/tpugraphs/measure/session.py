@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import log
+from math import log, sqrt
 from statistics import median
 from typing import Any
 
@@ -30,8 +30,10 @@ FIRST_LIMIT_S = 300.0
 """What the default may take to compile, check and time: nothing is known of it yet."""
 _LIMIT_S, _LIMIT_FACTOR = 20.0, 20.0
 """Later a request may take this long, or this many times as long as the default took, whichever is more."""
-DRIFT = log(1.1)
-"""A default that takes this much more or less than at first says that the machine has changed."""
+_DRIFT, _DRIFT_ERRORS = log(1.1), 4.0
+"""A default that takes this much more or less than usual, beyond its noise, says that the machine has changed."""
+_USUAL = 9
+"""So many batches say what is usual: a new level that stays is usual before long."""
 _PINNED_BELOW_NS = 50e6
 """Slower programs are not pinned: to wait for a tick of some milliseconds is little to them, and trying takes long."""
 _PINNING_TURNS, _PINNING_CALLS = 4, 8
@@ -55,6 +57,20 @@ class _How:
     sample_s: float
     profiled_calls: int
     again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What a program took in one batch: the median's log, and that median's standard error."""
+
+    log: float
+    error: float
+
+
+def _level(samples_ns: Sequence[float]) -> _Level:
+    logs = [log(ns) for ns in samples_ns]
+    middle = median(logs)
+    return _Level(middle, 1.25 * 1.48 * median(abs(one - middle) for one in logs) / sqrt(len(logs)))
 
 
 @dataclass
@@ -81,6 +97,8 @@ class Session:
     worker: Worker = field(init=False)
     _probe: Collection[str] | None = None
     """Where the program's own results show nothing (all the same, all NaN), every config is judged by nodes inside."""
+    _levels: deque[_Level] = field(default_factory=deque)
+    """What the default took of late."""
     _held: int = 0
     """Bytes that the worker held after its first batch."""
     starts: int = 0
@@ -275,6 +293,7 @@ class Session:
         if self._has_drifted(samples):
             samples = self.time(names, how.rounds, how.sample_s)  # whatever it was may be over
         drifted, load = self._has_drifted(samples), _load()
+        self._levels.append(_level(samples[BASELINE]))
         for config in ready:
             ours, default = samples[config.digest], samples[BASELINE]
             ratio, identity = paired_ratio([(ours, default)], self.seed), built[config]["identity"]
@@ -294,11 +313,14 @@ class Session:
             )
 
     def _has_drifted(self, samples: Mapping[str, Sequence[float]]) -> bool:
-        return abs(log(median(samples[BASELINE]) / self.default_ns)) > DRIFT
+        now, usual = _level(samples[BASELINE]), median(level.log for level in self._levels)
+        error = median(level.error for level in (*self._levels, now))
+        return abs(now.log - usual) > max(_DRIFT, _DRIFT_ERRORS * error)
 
     def _time_default(self) -> None:
         self.default_samples_ns = self.time([BASELINE])[BASELINE]
         self.default_ns = median(self.default_samples_ns)
+        self._levels = deque([_level(self.default_samples_ns)], maxlen=_USUAL)
 
     def _find_pinning(self) -> None:
         """Keeps the main thread where it is steadiest, and takes the default's time there."""
