@@ -22,7 +22,9 @@ from tpugraphs.data.synthetic import write_synthetic
 REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(console|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-VERBS = tuple("tune graph programs collect runs pack merge doctor import export info verify evaluate synth".split())
+VERBS = tuple(
+    "tune graph forms programs collect runs pack merge doctor import export info verify evaluate synth".split()
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from tpugraphs.space.form import FORMS, Form
 from tpugraphs.target.xla import XlaTarget
 
 CHANNELS = 48
+SHIFTED = {"shifted": FORMS["shifted"]}
+"""A small space: one form."""
 
 
 def depthwise_net(weights: dict[str, Any], x: jax.Array) -> dict[str, Any]:

@@ -190,7 +190,9 @@ def test_a_program_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> No
 
 
 def test_a_program_without_knobs_is_passed_over(tmp_path: Path) -> None:
-    [one] = collected(tmp_path, wanted(spaces=("form",)), [dot_program()])
+    program = capture_callable(lambda x: x + 1, np.ones(3, np.float32), name="fixed")
+    fixed = Selected("fixed", "fixed", lambda: (program, xla.hlo_of_stablehlo(program.text)))
+    [one] = collected(tmp_path, wanted(spaces=("form",)), [fixed])
     assert (one.ending, one.study) == (FIXED, "")
 
 

@@ -24,6 +24,7 @@ from tpugraphs.program.capture import program_of_module
 from tpugraphs.space import Config
 from tpugraphs.space.product import space_of
 from tpugraphs.target import Job
+from tpugraphs.target.simulated import SimulatedTarget
 from tpugraphs.target.xla import XlaTarget
 
 TYPES = "(tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>"
@@ -115,6 +116,22 @@ def test_a_worker_that_somebody_killed_is_no_failure_of_the_config(monkeypatch: 
         monkeypatch.setattr(session.worker, "ask", ask)
         [one] = session.measure([config], rounds=2, sample_s=0.001)
         assert (one.status, session.starts, len(killed)) == (OK, 2, 1)
+
+
+def test_what_is_hopelessly_slow_is_not_waited_for() -> None:
+    """Its first call says so; the others of its batch are timed as ever."""
+    target = SimulatedTarget(effect=3.0, noise=0.001, real_time=True, default_ns=1e6)
+    program, _ = small_captured()
+    knobs = space_of(program, ("layout",)).knobs
+    configs = [Config.of({knob.name: choice}) for knob in knobs for choice in knob.choices[1:]]
+    ranked = sorted(configs, key=lambda config: target.true_ns(program.name, config.as_dict()))
+    quick, slow = ranked[0], next(one for one in ranked if target.true_ns(program.name, one.as_dict()) > 2e8)
+    with Session(program, target) as session:
+        session.begin()
+        measured = session.measure([slow, quick], rounds=5, sample_s=0.001)
+    assert [len(one.samples_ns) for one in measured] == [2, 5]
+    assert measured[0].ratio is not None
+    assert measured[0].ratio.value > 100
 
 
 def test_what_aborts_xla_is_told() -> None:

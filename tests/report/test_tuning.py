@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tpugraphs as tg
-from tests.kit.programs import small_program
+from tests.kit.programs import SHIFTED, small_program
 from tests.report.test_tables import text
 from tpugraphs.measure.measurement import Measurement
 from tpugraphs.measure.timing import Ratio
@@ -15,7 +15,7 @@ from tpugraphs.space.product import space_of
 from tpugraphs.tuning import Progress, Proof
 
 PROGRAM = small_program()
-SPACE = space_of(PROGRAM, options={"fusion_library": ("off",)})
+SPACE = space_of(PROGRAM, options={"fusion_library": ("off",)}, forms=SHIFTED)
 LIBRARY = SPACE.by_name["fusion_library"].label
 BOTH = Config.of({"node0.form": "shifted", "fusion_library": "off"})
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.kit.programs import CHANNELS, outputs, small_program
+from tests.kit.programs import CHANNELS, SHIFTED, outputs, small_program
 from tpugraphs.errors import BadRequest
 from tpugraphs.program import Program, capture_callable
 from tpugraphs.space import Config
@@ -60,26 +60,13 @@ def test_the_shifted_form_computes_the_convolution(data: st.DataObject) -> None:
     np.testing.assert_allclose(shifted["output 0"], default["output 0"], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"feature_group_count": 1},
-        {"feature_group_count": 2},
-        {"rhs_dilation": (2, 2)},
-        {"lhs_dilation": (2, 2)},
-        {"numbers": ("NHCW", "HWIO", "NHWC")},
-    ],
-    ids=str,
-)
-def test_where_the_form_is_not_valid_it_is_not_offered(options: dict[str, Any]) -> None:
-    if options.get("numbers"):  # the channels stand elsewhere: width 6 takes their place
-        options = {**options, "feature_group_count": 6}
-        program = convolution((6, 6), (3, 3), (1, 1), [(1, 1), (1, 1)], **options)
-    else:
-        program = convolution((6, 6), (3, 3), (1, 1), [(1, 1), (1, 1)], **options)
-    assert forms_of(program.text) == {"tpugraphs.node0": ()}
-    with pytest.raises(BadRequest, match="cannot be written as shifted multiply-adds"):
+def test_where_a_form_does_not_hold_it_is_refused() -> None:
+    program = convolution((6, 6), (3, 3), (1, 1), [(1, 1), (1, 1)], feature_group_count=1)
+    assert "shifted" not in forms_of(program.text)["tpugraphs.node0"]
+    with pytest.raises(BadRequest, match=r"tpugraphs.node0: cannot be written as shifted multiply-adds"):
         outputs(program, Config.of({"node0.form": "shifted"}))
+    with pytest.raises(BadRequest, match=r"tpugraphs.node0: no such form as nobody; expected one of shifted, dots, "):
+        outputs(program, Config.of({"node0.form": "nobody"}))
 
 
 def test_a_convolution_without_output_has_no_other_form() -> None:
@@ -89,7 +76,7 @@ def test_a_convolution_without_output_has_no_other_form() -> None:
 
 
 def test_the_space_of_a_program() -> None:
-    space = space_of(small_program(), options=ONE_OPTION)
+    space = space_of(small_program(), options=ONE_OPTION, forms=SHIFTED)
     assert [(knob.name, knob.kind, knob.place, knob.choices) for knob in space.knobs] == [
         ("node0.form", "form", "tpugraphs.node0", ("default", "shifted")),
         ("node2.form", "form", "tpugraphs.node2", ("default", "shifted")),

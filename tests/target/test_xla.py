@@ -11,7 +11,7 @@ from tests.kit.programs import depthwise_net, net_arguments, small_program
 from tpugraphs.measure.inputs import spread_inputs
 from tpugraphs.space import Config
 from tpugraphs.space.product import space_of
-from tpugraphs.target.xla import OTHER, XlaExecutable, XlaTarget, shares_by_operation
+from tpugraphs.target.xla import OTHER, XlaExecutable, XlaTarget, own_times, shares_by_operation
 
 TARGET = XlaTarget("cpu")
 
@@ -65,3 +65,14 @@ ENTRY %main (x: f32[]) -> f32[] {
     assert shares["f"] == {"tpugraphs.node3": 2 / 3, "tpugraphs.node10": 1 / 3}
     assert shares["plain"] == {"tpugraphs.node1": 1}
     assert "none" not in shares
+
+
+def test_what_runs_inside_a_loop_is_not_counted_twice() -> None:
+    events = [
+        ("loop", 0.0, 100.0),
+        ("dot", 10.0, 30.0),
+        ("add", 40.0, 20.0),
+        ("inner", 45.0, 5.0),
+        ("after", 100.0, 7.0),
+    ]
+    assert dict(own_times(events)) == {"loop": 50.0, "dot": 30.0, "add": 15.0, "inner": 5.0, "after": 7.0}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
-from tests.kit.programs import depthwise_net, net_arguments
+from tests.kit.programs import SHIFTED, depthwise_net, net_arguments
 from tests.program.test_capture import WRONG
 from tpugraphs.errors import BadFile, BadRequest, TpuGraphsError
 from tpugraphs.measure.measurement import Measurement
@@ -46,6 +46,8 @@ COSTS = {
     for count in range(4)
     for picked in itertools.combinations(FORMS_AND_OPTION.items(), count)
 }
+SLOWER = 1.3e7
+"""What all other configs cost."""
 COSTS |= {"baseline": 1e7, "again": 1e7, "tuned": cost_ns(FORMS_AND_OPTION)}
 
 
@@ -58,7 +60,10 @@ def simulated(real: Ask) -> Ask:
         rng = np.random.default_rng(arguments["seed"])
         noise = np.exp(0.005 * rng.normal(size=(len(arguments["names"]), arguments["rounds"])))
         return {
-            "samples": {name: (COSTS[name] * row).tolist() for name, row in zip(arguments["names"], noise, strict=True)}
+            "samples": {
+                name: (COSTS.get(name, SLOWER) * row).tolist()
+                for name, row in zip(arguments["names"], noise, strict=True)
+            }
         }
 
     return ask
@@ -75,7 +80,12 @@ def tuned() -> tg.Outcome:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROOF_PROCESSES", 2)
         patch.setattr(Worker, "ask", simulated(Worker.ask))
-        return tg.tune(depthwise_net, *net_arguments(), budget=300)
+        return tune_small()
+
+
+def tune_small(budget: float = 300) -> tg.Outcome:
+    """Over a space that can be tried whole."""
+    return tune_program(capture_callable(depthwise_net, *net_arguments()), budget=budget, forms=SHIFTED)
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -182,10 +192,6 @@ def ending(how: signal.Signals) -> Callable[[Worker], None]:
     return end
 
 
-def tune_small() -> tg.Outcome:
-    return tg.tune(depthwise_net, *net_arguments(), budget=300)
-
-
 @pytest.mark.parametrize(
     ("how", "status"), [(signal.SIGABRT, "crash"), (signal.SIGKILL, "out-of-memory")], ids=["SIGABRT", "SIGKILL"]
 )
@@ -232,7 +238,7 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_budget_that_is_too_small_says_so() -> None:
-    outcome = tg.tune(depthwise_net, *net_arguments(), budget=0.5)
+    outcome = tune_small(budget=0.5)
     assert outcome.measurements == ()
     assert "nothing was measured: 0 s left no time for it, give more" in str(outcome)
     tuning.outcome(outcome)
@@ -275,7 +281,7 @@ def test_who_watches_hears_of_it() -> None:
     heard: list[Progress] = []
     tg.tune(lambda x: x @ x.T, np.ones((64, 64), np.float32), budget=300, watch=heard.append)
     assert heard[0].phase == "measuring the default"
-    assert heard[-1].measured == 1
+    assert heard[-1].measured > 1
     assert heard[-1].default_ns > 0
 
 

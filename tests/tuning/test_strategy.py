@@ -72,3 +72,29 @@ def test_a_space_of_one_option() -> None:
     strategy = CornersThenClimb(Space((SPACE.knobs[-1],)), {})
     assert strategy.ask() == Config.of({"library": "off"})
     assert strategy.ask() is None
+
+
+def test_what_corners_say_of_each_node_is_put_together() -> None:
+    """Each node has a best form of its own; one profile of a corner tells of all nodes."""
+    nodes = tuple(Knob(f"n{index}.form", "form", f"n{index}", ("default", "a", "b", "c"), "") for index in range(9))
+    space = Space((*nodes, SPACE.knobs[-1]))
+    cheapest = {knob.name: "abc"[index % 3] for index, knob in enumerate(nodes)}
+
+    def node_ns(choices: Mapping[str, str]) -> dict[str, float]:
+        return {
+            knob.place: 10.0
+            if (form := choices.get(knob.name)) is None
+            else 2.0
+            if form == cheapest[knob.name]
+            else 30.0
+            for knob in nodes
+        }
+
+    strategy, asked = CornersThenClimb(space, node_ns({})), 0
+    while strategy.best.as_dict() != cheapest and (config := strategy.ask()) is not None:
+        asked += 1
+        choices = config.as_dict()
+        ratio = sum(node_ns(choices).values()) / 90 * (1.1 if "library" in choices else 1.0)
+        strategy.tell(config, ratio, node_ns(choices))
+    assert strategy.best.as_dict() == cheapest
+    assert asked <= 4 * 2 + 2, "the corners of three forms and of none with each value of the option, and the mixtures"

@@ -114,6 +114,58 @@ def graph(
         show(f"drawn to {draw}")
 
 
+def forms(
+    source: str,
+    /,
+    *,
+    arg: Annotated[list[str] | None, Parameter(negative="")] = None,
+    apply: Path | None = None,
+    save: Path | None = None,
+    no_times: Annotated[bool, Parameter(negative="")] = False,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+) -> None:
+    """Show in which other ways a program's nodes can be written, or write it so.
+
+    Parameters
+    ----------
+    source
+        MODULE.py:FUNCTION, a StableHLO file, or a program of the zoo (`tpugraphs programs`).
+    arg
+        An example argument of the function, such as f32[8,128]; once for each.
+    apply
+        A JSON file of a config, such as {"node3.form": "dots"}, or with the program that it is for:
+        {"program": "<hash>", "config": {...}}. The program is written so, with --save.
+    save
+        Where the rewritten StableHLO goes.
+    no_times
+        Do not run the program: no times, no shares.
+    every
+        List every node of a large program.
+    """
+    from tpugraphs.errors import BadRequest
+    from tpugraphs.program import resolve_source
+
+    if (apply is None) != (save is None):
+        raise BadRequest("--apply CONFIG.json and --save OUT.mlir go together")
+    program = resolve_source(source, arguments=tuple(arg or ()))
+    if apply is not None and save is not None:
+        from tpugraphs.files import write_text
+        from tpugraphs.space.applying import rewritten_text
+
+        write_text(save, rewritten_text(program, apply))
+        show(f"written to {save}")
+        return
+    from tpugraphs.measure.profiling import node_times
+    from tpugraphs.report import forms as report
+    from tpugraphs.space.forms.estimates import estimated
+    from tpugraphs.target import target_named
+
+    found = estimated(program)
+    spent = {} if no_times else node_times(program, target_named("xla:cpu"))
+    show(report.forms(program, found, spent, every=every))
+    show(f"program {program.digest}")
+
+
 def programs(
     pattern: str | None = None,
     /,

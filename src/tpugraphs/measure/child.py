@@ -75,7 +75,10 @@ class Child:
         Of the default, how far its results lie apart, all and its own.
         """
         built, arguments = self._built[name], self._arguments(name)
-        judged = [check.by_name(built.executable(arguments), [])]
+        begun = time.perf_counter()
+        outputs = built.executable(arguments)
+        call_s = time.perf_counter() - begun
+        judged = [check.by_name(outputs, [])]
         if built.probing is not None:
             judged.append(check.by_name(built.probing(arguments), built.probes))
             built.probing = None  # it has served
@@ -83,7 +86,7 @@ class Child:
             self._expected = judged[-1]
             return {"spread": check.spread_of(judged[-1]), "own_spread": check.spread_of(judged[0])}
         excess, where = max((check.deviation(found, self._expected) for found in judged), key=lambda pair: pair[0])
-        return {"excess": excess if np.isfinite(excess) else 1e30, "where": where}
+        return {"excess": excess if np.isfinite(excess) else 1e30, "where": where, "call_s": call_s}
 
     def time(self, names: list[str], rounds: int, sample_s: float, seed: int) -> Reply:
         gc.collect()

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log, sqrt
 from statistics import median
 from typing import Any
@@ -34,6 +34,9 @@ _DRIFT, _DRIFT_ERRORS = log(1.1), 4.0
 """A default that takes this much more or less than usual, beyond its noise, says that the machine has changed."""
 _USUAL = 9
 """So many batches say what is usual: a new level that stays is usual before long."""
+_HOPELESS, _FIRST_CALL_S, _HOPELESS_ROUNDS = 4.0, 0.05, 2
+"""A config whose first call takes this many times as long as the default, and some time for being the first, is timed
+by so few single calls: how slow it is to the percent is not worth the wait."""
 _PINNED_BELOW_NS = 50e6
 """Slower programs are not pinned: to wait for a tick of some milliseconds is little to them, and trying takes long."""
 _PINNING_TURNS, _PINNING_CALLS = 4, 8
@@ -259,9 +262,13 @@ class Session:
             else:
                 here[reply["identity"]] = config
                 ready.append(config)
-        ready = [config for config in ready if self._passes(config, built[config], done)]
-        if ready:
-            self._time(ready, built, done, how)
+        call_s = {config: self._check(config, built[config], done) for config in ready}
+        ready = [config for config in ready if config not in done]
+        limit_s = _HOPELESS * self.default_ns / 1e9 + _FIRST_CALL_S
+        if hopeful := [config for config in ready if call_s[config] <= limit_s]:
+            self._time(hopeful, built, done, how)
+        if hopeless := [config for config in ready if call_s[config] > limit_s]:
+            self._time(hopeless, built, done, replace(how, rounds=_HOPELESS_ROUNDS, sample_s=0.0))
         for config, first in twins:
             done[config] = _as_its_twin(config, built[config], done[first])
         held = self.drop([names[config] for config in group])
@@ -269,8 +276,8 @@ class Session:
         if held > _GROWN * self._held + _GROWN_BYTES:
             self.worker.stop()  # the next batch gets a fresh one
 
-    def _passes(self, config: Config, built: Mapping[str, Any], done: dict[Config, Measurement]) -> bool:
-        """Whether its results are the default's."""
+    def _check(self, config: Config, built: Mapping[str, Any], done: dict[Config, Measurement]) -> float:
+        """Compares its results with the default's; a failure is done. How many seconds its first call took."""
         try:
             reply = self._ask("check", self._limit, name=config.digest)
         except ChildFailed as error:
@@ -279,7 +286,7 @@ class Session:
             done[config] = _failure(config, RUN_ERROR, reply["error"], built)
         elif reply["excess"] > 1:
             done[config] = _failure(config, WRONG_RESULT, reply["where"], built)
-        return config not in done
+        return reply.get("call_s", 0.0)
 
     def _time(
         self,

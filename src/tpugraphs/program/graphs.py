@@ -27,6 +27,8 @@ from tpugraphs.types import Array
 LOWERED, SIMPLIFIED, GIVEN = "lowered", "simplified", "given"
 _COMPUTING = ("convolution", "dot")
 _CONFIGURABLE = (*_COMPUTING, "reshape")
+_OTHERS = ("transpose", "reduce-window", "select-and-scatter", "gather", "scatter")
+"""What programs have knobs for besides."""
 PROGRAM = "program"
 _TRANSPARENT = ("reshape", "transpose", "bitcast", "convert", "copy")
 
@@ -164,7 +166,7 @@ def node_of_place(program: Program, hlo: bytes) -> dict[str, int]:
     another is nowhere.
     """
     columns = read_hlo(hlo, program.name)
-    nodes, tags = _configurable(columns, (*_CONFIGURABLE, "transpose"))
+    nodes, tags = _configurable(columns, (*_CONFIGURABLE, *_OTHERS))
     found = {tag: node for tag, node in zip(tags, nodes, strict=True) if tag}
     entry = np.flatnonzero(columns.computation == columns.entry)
     parameters = columns.messages.integer(HloFields.PARAMETER_NUMBER)

@@ -18,6 +18,8 @@ from tpugraphs.program.types import InputSpec, Node
 CONFIGURABLE = ("stablehlo.convolution", "stablehlo.dot_general")
 MOVING = ("stablehlo.reshape", "stablehlo.transpose")
 """These are configurable too where they move data: how they are laid out decides whether they copy."""
+WRITABLE = ("stablehlo.reduce_window", "stablehlo.select_and_scatter", "stablehlo.gather", "stablehlo.scatter")
+"""These can be written in other ways."""
 _PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)
 _TAG_PREFIX = "tpugraphs."
 TAG = re.compile(r"tpugraphs\.node\d+")
@@ -138,10 +140,12 @@ def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
 
 
 def is_configurable(op: Any) -> bool:
-    """Convolutions and dots; reshapes and transposes of more than one long dimension that do not merely add or drop
-    dimensions of length 1."""
+    """Convolutions and dots, and what else can be written in other ways; reshapes and transposes of more than one long
+    dimension that do not merely add or drop dimensions of length 1."""
     if op.name in CONFIGURABLE:
         return True
+    if op.name in WRITABLE:
+        return len(op.results) == 1
     if op.name not in MOVING:
         return False
     before, after = (_long(shape_of(value)) for value in (op.operands[0], op.results[0]))
@@ -197,7 +201,7 @@ def describe(op: Any) -> str:
     """A configurable node in words."""
     output = "x".join(map(str, shape_of(op.results[0])))
     if op.name != "stablehlo.convolution":
-        return f"{op.name.removeprefix('stablehlo.').removesuffix('_general')}, {output}"
+        return f"{op.name.removeprefix('stablehlo.').removesuffix('_general').replace('_', ' ')}, {output}"
     numbers = convolution_numbers(op)
     if numbers is None:
         return f"convolution, {output}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,8 @@ class InputSpec:
 class Node:
     """A configurable node, known by its tag from capture to the compiler's own graph.
 
-    Convolutions and dots compute; reshapes and transposes only move data.
+    Convolutions and dots compute; reshapes and transposes only move data; reductions over windows, gathers and scatters
+    can be written in other ways.
     """
 
     tag: str
@@ -51,3 +53,8 @@ class Program:
     """The values the program was captured with; None where only shapes are known."""
     parameters: int | None = None
     """How many trained values it takes, where that is known."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of its text: configs are for one program."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from tpugraphs.measure.judging import Judgement, judge
 from tpugraphs.measure.measurement import OK
 from tpugraphs.measure.planning import Estimate
 from tpugraphs.measure.timing import Ratio
-from tpugraphs.report.tables import plain_table, time_of
+from tpugraphs.report.tables import count_of, plain_table, time_of
 
 _MOST_FAILURES = 12
 _LONGEST = 100
@@ -49,9 +49,8 @@ def estimates(found: Sequence[Estimate]) -> RenderableType:
             table.add_row(one.program, Text(one.message, style="yellow"))
             continue
         knobs = ", ".join(f"{count} {kind}" for kind, count in sorted(one.knobs.items()))
-        there = f"{one.size - 1:,}" if one.size < 1e7 else f"{float(one.size):.1e}"
         times = (time_of(one.default_ns), f"{one.build_s:.1f} s", duration(one.seconds))
-        table.add_row(one.program, knobs, there, f"{one.configs:,}", *times)
+        table.add_row(one.program, knobs, count_of(one.size - 1), f"{one.configs:,}", *times)
     configs, total_s = sum(one.configs for one in found), sum(one.seconds for one in found)
     return Group(table, Text(f"{configs:,} configs of {len(found)} programs, about {duration(total_s)}"))
 

@@ -212,6 +212,11 @@ def time_of(ns: float | None) -> str:
     return f"{ns:.0f} ns"
 
 
+def count_of(number: int) -> str:
+    """In full, or its size where nobody reads the digits."""
+    return f"{number:,}" if number < 10**9 else f"{float(number):.1e}"
+
+
 def _percent(share: float | None) -> str:
     if share is None:
         return "–"

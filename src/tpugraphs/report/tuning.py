@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tpugraphs.report.tables import plain_table, time_of
+from tpugraphs.report.tables import count_of, plain_table, time_of
 from tpugraphs.target.xla import OTHER
 from tpugraphs.tuning import Outcome, Progress
 
@@ -114,9 +114,9 @@ def _effort(result: Outcome) -> str:
         for tag, ns in sorted(result.default_profile.items(), key=lambda item: -item[1])[:3]
     )
     failed = f", {len(result.failed)} failed ({result.failed[0].message[:120]})" if result.failed else ""
-    size = result.space.size
+    size = count_of(result.space.size)
     spent = f"{result.used_s:.0f} s of {result.budget_s:.0f} s used, search ended: {result.ended}"
-    return f"{len(result.measurements)} of {size:,} configs{failed}; {spent}. Most of the default's time: {where}."
+    return f"{len(result.measurements)} of {size} configs{failed}; {spent}. Most of the default's time: {where}."
 
 
 def _label(result: Outcome, tag: str) -> str:

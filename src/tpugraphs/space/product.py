@@ -11,7 +11,7 @@ from tpugraphs.program import Program, mlir
 from tpugraphs.program.graphs import node_of_place
 from tpugraphs.space.encoding import Encoding
 from tpugraphs.space.flags import OPTIONS, flag_space, xla_options
-from tpugraphs.space.form import FORMS, Form, form_space, rewrite
+from tpugraphs.space.form import FORMS, Form, check, form_space, rewrite
 from tpugraphs.space.knobs import FLAG, FORM, JOINT, LAYOUT, SPACES, Config, Space, product
 from tpugraphs.space.layout import OPERATIONS, constrain, lay_out_inputs, layout_space
 from tpugraphs.space.notation import Layout, parse_layout
@@ -81,6 +81,7 @@ def apply(program: Program, config: Config, *, backend: str = "cpu", forms: Mapp
             inputs[_input(owner, program)] = parse_layout(choice)
         else:
             layouts.setdefault(mlir.long(owner), {})[aspect] = parse_layout(choice)
+    check(module, written, forms)
     constrain(module, layouts)
     rewrite(module, written, forms)
     lay_out_inputs(module, inputs)

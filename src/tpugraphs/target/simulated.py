@@ -151,6 +151,8 @@ class SimulatedExecutable:
     def __call__(self, arguments: Sequence[Any]) -> list[Array]:  # noqa: ARG002
         if self._changes:
             self._target._misbehave(self._config, "crash_run", "hang_run")
+        if self._target.real_time:
+            time.sleep(self._ns / 1e9)
         wrong = bool(self._changes) and self._target.fate(self._config) == "wrong"
         return [np.linspace(0, 1, 8) + (0.1 if wrong else 0.0)]
 

@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,29 +106,45 @@ class XlaExecutable:
 
         What the compiler fused from several nodes is shared among them by the number of their parts in it.
         """
+        shares = shares_by_operation(self.hlo)
+        by_tag: dict[str, float] = {}
+        for operation, ns in self.operations(arguments, calls).items():
+            for tag, share in shares.get(operation, {OTHER: 1.0}).items():
+                by_tag[tag] = by_tag.get(tag, 0.0) + share * ns
+        return by_tag
+
+    def operations(self, arguments: Sequence[Any], calls: int) -> dict[str, float]:
+        """ns per call by the compiled program's instructions; a loop's are those that its body does not account for."""
         with tempfile.TemporaryDirectory(prefix="tpugraphs-profile-") as folder:
             with jax.profiler.trace(folder, profiler_options=jax.profiler.ProfileOptions()):
                 for _ in range(calls):
                     self.run(arguments)
             [path] = Path(folder).rglob("*.xplane.pb")
             spent = _by_operation(jax.profiler.ProfileData.from_file(str(path)))
-        shares = shares_by_operation(self.hlo)
-        by_tag: dict[str, float] = {}
-        for operation, ns in spent.items():
-            for tag, share in shares.get(operation, {OTHER: 1.0}).items():
-                by_tag[tag] = by_tag.get(tag, 0.0) + share * ns / calls
-        return by_tag
+        return {operation: ns / calls for operation, ns in spent.items()}
 
 
 def _by_operation(data: Any) -> dict[str, float]:
     spent: dict[str, float] = {}
     for plane in data.planes:
         for line in plane.lines:
-            for event in line.events:
-                operation = dict(event.stats).get("hlo_op")
-                if operation is not None:
-                    spent[str(operation)] = spent.get(str(operation), 0.0) + event.duration_ns
+            events = ((dict(event.stats).get("hlo_op"), event.start_ns, event.duration_ns) for event in line.events)
+            for operation, ns in own_times((str(name), start, ns) for name, start, ns in events if name is not None):
+                spent[operation] = spent.get(operation, 0.0) + ns
     return spent
+
+
+def own_times(events: Iterable[tuple[str, float, float]]) -> Iterator[tuple[str, float]]:
+    """Of (name, start, duration) on one thread: each event's duration without the events inside it."""
+    around: list[list[Any]] = []  # name, end, own time
+    for name, start, ns in sorted(events, key=lambda event: (event[1], -event[2])):
+        while around and around[-1][1] <= start:
+            yield around[-1][0], around.pop()[2]
+        if around:
+            around[-1][2] -= ns
+        around.append([name, start + ns, ns])
+    while around:
+        yield around[-1][0], around.pop()[2]
 
 
 def shares_by_operation(hlo: str) -> dict[str, dict[str, float]]:

@@ -38,7 +38,7 @@ _PROOF_SHARE = 0.5
 _FINALISTS = 3
 _WORTH_A_PROOF = 0.99
 """A search that found nothing below this share of the default's time has found nothing."""
-_PROFILED_CALLS = 5
+_PROFILED_CALLS, _SEARCH_PROFILED_CALLS = 5, 2
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 
 
@@ -81,13 +81,15 @@ def tune_program(
     watch: Watch | None = None,
     start: float | None = None,
     forms: Mapping[str, Form] = FORMS,
+    most: int | None = None,
 ) -> Outcome:
-    """Tunes a program. Ctrl-C ends the search and returns what was found, without a proof."""
+    """Tunes a program, with `most` configs at the most. Ctrl-C ends the search and returns what was found, without a
+    proof."""
     if target not in TARGETS:
         raise BadRequest(f"{target}: no such target; expected {' or '.join(TARGETS)}")
     space = space_of(program, options=OPTIONS, forms=forms)
     begun = start or time.monotonic()
-    run = _Run(program, XlaTarget("cpu", forms), space, seconds(budget), seed, watch or (lambda _: None), begun)
+    run = _Run(program, XlaTarget("cpu", forms), space, seconds(budget), seed, watch or (lambda _: None), begun, most)
     return run.carry_out()
 
 
@@ -114,6 +116,7 @@ class _Run:
     seed: int
     watch: Watch
     start: float
+    most: int | None = None
     measurements: list[Measurement] = field(default_factory=list)
     profiles: dict[Config, dict[str, float]] = field(default_factory=dict)
     session: Session = field(init=False)
@@ -163,12 +166,14 @@ class _Run:
         while True:
             if self.used_s + self._proof_s() + self._one_more_s() > self.budget_s:
                 return "budget"
+            if self.most is not None and len(self.measurements) >= self.most:
+                return "count"
             config = strategy.ask()
             if config is None:
                 return "exhausted"
-            [measured] = self.session.measure([config])
+            [measured] = self.session.measure([config], profiled_calls=_SEARCH_PROFILED_CALLS)
             self.measurements.append(measured)
-            strategy.tell(config, measured.ratio.value if measured.ratio else None)
+            strategy.tell(config, measured.ratio.value if measured.ratio else None, measured.node_ns)
             self._tell("searching")
 
     def _choose(self) -> Config:

@@ -64,7 +64,7 @@ class Outcome:
     budget_s: float
     used_s: float
     ended: str
-    """Why the search ended: budget, exhausted or interrupted."""
+    """Why the search ended: budget, count, exhausted or interrupted."""
     fingerprint: Mapping[str, str]
     _running: list[XlaExecutable] = field(default_factory=list, repr=False)
 
