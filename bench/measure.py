@@ -24,6 +24,7 @@ from math import exp
 from pathlib import Path
 from statistics import median
 
+import jax.numpy as jnp
 import machine
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from tpugraphs.measure.planning import Wanted
 from tpugraphs.measure.session import ROUNDS, Session
 from tpugraphs.measure.timing import Ratio, floor_of, paired_ratio
 from tpugraphs.metrics.ranking import noise_aware_tau
-from tpugraphs.program import Program, programs, resolve_source
+from tpugraphs.program import Program, capture_callable, programs, resolve_source
 from tpugraphs.program.selection import select_programs
 from tpugraphs.report.collecting import watching
 from tpugraphs.report.tables import time_of
@@ -59,7 +60,7 @@ AGREEING, OVER, BATCH = "mobilenetv2-64/inference/b1", ("layout", "form", "flags
 REPEATED = ("resnet50-64/inference/b1", "bert-mini/inference/b1", "mobilenetv2-64/inference/b1")
 PASS_PROCESSES = 3
 CHANGED = Config.of({"fusion_library": "off"})
-PROCESSES, PROCESS_ROUNDS = 10, 60
+PROCESSES, PROCESS_ROUNDS = 10, 40
 LONG, TINY = 5000, "dlrm-tiny/inference/b32"
 KILLS, KILLED_CONFIGS = 20, 60
 
@@ -262,10 +263,11 @@ def share(_: Sequence[str]) -> Lines:
 
 def memory(_: Sequence[str]) -> Lines:
     """Resident memory of driver and worker over many configs of a small program."""
-    program = resolve_source(TINY)
-    configs = RandomSearch(space_of(program, ("layout", "flags")), count=LONG).ask(LONG)
-    begun, step = time.monotonic(), LONG // 10
-    yield f"{TINY}, {len(configs):,} configs of layouts and flags."
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=shape).astype(np.float32) for shape in ((32, 24), (24, 16), (16, 8))]
+    program = capture_callable(lambda x, v, w: jnp.tanh(jnp.tanh(x @ v) @ w), *arguments, name="perceptron")
+    configs = RandomSearch(space_of(program, ("layout",)), count=LONG).ask(LONG)
+    yield f"A perceptron of two dots, {len(configs):,} configs of layouts."
     yield ""
     yield "| configs | driver | worker | workers so far |"
     yield "|---|---|---|---|"
@@ -274,12 +276,10 @@ def memory(_: Sequence[str]) -> Lines:
         for start in range(0, len(configs), 20):
             session.measure(configs[start : start + 20], rounds=2, sample_s=0.001)
             done = start + 20
-            if done in (100, 200) or done % step == 0:
-                sizes = [f"{_resident(pid):.0f} MB" for pid in (os.getpid(), session.worker.pid or os.getpid())]
-                yield f"| {done:,} | {' | '.join(sizes)} | {session.starts} |"
-                print(done, *sizes, session.starts, file=sys.stderr)
-    yield ""
-    yield f"{len(configs) / (time.monotonic() - begun):.1f} configs a second."
+            if done in (100, 200) or done % (LONG // 20) == 0:
+                driver, worker = _resident(os.getpid()), _resident(session.worker.pid) if session.worker.pid else 0.0
+                yield f"| {done:,} | {driver:.0f} MB | {worker:.0f} MB | {session.starts} |"
+                print(done, driver, worker, session.starts, file=sys.stderr)
 
 
 def _resident(pid: int) -> float:

@@ -151,10 +151,10 @@ def test_tuning_a_users_module(tmp_path: Path, capsys: pytest.CaptureFixture[str
     """From a file to a saved outcome; the program is too small for anything to win or lose reliably."""
     path = tmp_path / "my_model.py"
     path.write_text("import jax.numpy as jnp\ndef infer(x): return jnp.tanh(x @ x.T)\n")
-    assert run(["tune", f"{path}:infer", "--arg", "f32[32,8]", "--budget", "60s", "--save", str(tmp_path / "out")]) == 0
+    assert run(["tune", f"{path}:infer", "--arg", "f32[32,8]", "--budget", "20s", "--save", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("infer on xla:cpu: ")
-    assert "1 of 2 configs" in shown
+    assert re.search(r"\d+ of \d+ configs", shown)
     x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
     assert np.allclose(tg.Outcome.load(tmp_path / "out")(x), np.tanh(x @ x.T), atol=1e-5)
 

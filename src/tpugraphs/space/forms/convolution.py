@@ -70,10 +70,6 @@ class Shape:
         return prod(self.window)
 
     @property
-    def is_pointwise(self) -> bool:
-        return self.positions == 1
-
-    @property
     def is_dilated(self) -> bool:
         return any(self.interior)
 
