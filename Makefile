@@ -22,6 +22,8 @@ check: $(DEV)
 bench: $(DEV)
 	$(BIN)/python bench/data.py --save
 	$(BIN)/python bench/tuning.py --save
+	for section in repeats agreement kills memory gains share; do $(BIN)/python bench/measure.py $$section --save; done
+	$(BIN)/python bench/forms.py --save
 
 docs: $(DEV)
 	$(BIN)/python -m pytest -q tests/test_docs.py
