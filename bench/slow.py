@@ -2,9 +2,9 @@
 
     python bench/slow.py [PROGRAM ...] [--save]
 
-The bound of an operation is the larger of its bytes at the speed of a large copy and, for convolutions and dots, its
-multiply-adds at the speed of a large dot. What stands highest takes the most time beyond its bound, of the default of
-each program of the small tier. --save writes the table into bench/RESULTS.md.
+The bound of an operation is its bytes at the speed of a large copy; convolutions and dots have more to do than that.
+What stands highest takes the most time beyond its bound, of the default of each program of the small tier. --save
+writes the table into bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -52,8 +52,8 @@ def main() -> None:
 
 
 def _table(names: list[str]) -> Iterator[str]:
-    copied, multiplied = _speeds()
-    yield f"Bounds: {copied / 1e9:.1f} GB/s copied, {multiplied / 1e9:.0f} GFLOP/s in a dot."
+    copied = _copied()
+    yield f"Bounds: {copied / 1e9:.1f} GB/s copied."
     yield ""
     kinds: dict[str, Kind] = defaultdict(Kind)
     for name in names:
@@ -102,22 +102,14 @@ def _bytes(shape: str) -> float:
     )
 
 
-def _speeds() -> tuple[float, float]:
-    """Bytes a second of a large copy, FLOPs a second of a large dot."""
-    values, target = np.ones(1 << 25, np.float32), np.empty(1 << 25, np.float32)
-    square = np.ones((1024, 1024), np.float32)
-    return 2 * values.nbytes / _best_s(lambda: np.copyto(target, values)), 2 * 1024**3 / _best_s(
-        lambda: square @ square
-    )
-
-
-def _best_s(call: Callable[[], object]) -> float:
-    taken = []
+def _copied() -> float:
+    """Bytes a second of a large copy, read and written."""
+    values, target, taken = np.ones(1 << 25, np.float32), np.empty(1 << 25, np.float32), []
     for _ in range(7):
         begun = time.perf_counter()
-        call()
+        np.copyto(target, values)
         taken.append(time.perf_counter() - begun)
-    return min(taken)
+    return 2 * values.nbytes / min(taken)
 
 
 if __name__ == "__main__":
