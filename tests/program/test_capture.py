@@ -131,7 +131,7 @@ def _short(window: convolution.Window) -> object:
 WRONG = {
     "scaled": Form("scaled", "times 1.01", "", applies=lambda op: True, rewrite=_scaled),
     "one tap short": Form(
-        "one tap short", "without its last tap", "", FORMS["shifted"].applies, convolution._writing(_short)
+        "one tap short", "without its last tap", "", FORMS["shifted"].applies, convolution.writing(_short)
     ),
 }
 

@@ -245,7 +245,6 @@ class Session:
         """Puts what it finds out into `done`."""
         if not self.worker.alive:
             self.begin()
-        names = {config: config.digest for config in group}
         built = dict(zip(group, self._build({config.digest: config for config in group}, self._probe), strict=True))
         ready: list[Config] = []
         here: dict[str, Config] = {}
@@ -271,7 +270,7 @@ class Session:
             self._time(hopeless, built, done, replace(how, rounds=_HOPELESS_ROUNDS, sample_s=0.0))
         for config, first in twins:
             done[config] = _as_its_twin(config, built[config], done[first])
-        held = self.drop([names[config] for config in group])
+        held = self.drop([config.digest for config in group])
         self._held = self._held or held
         if held > _GROWN * self._held + _GROWN_BYTES:
             self.worker.stop()  # the next batch gets a fresh one

@@ -1,24 +1,20 @@
 """Convolutions written another way.
 
-Every convolution is first read in one canonical way: channels last, padding and dilation of the data made explicit, a
-reversed window turned round, groups of the batch made groups of channels. What forms then see is `Window`: positions of
-a window over `data`, with a stride and a dilation, and nothing else. So each form is the formula and no more, and is
-valid for one, two or three dimensions, forward and in both gradients.
+Each form is the formula and no more, on the canonical reading, and so is valid for one, two or three dimensions,
+forward and in both gradients.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from math import gcd, prod
 from typing import Any
 
 from jaxlib.mlir.dialects import stablehlo
 
-from tpugraphs.program import mlir
 from tpugraphs.space.forms import ops
+from tpugraphs.space.forms.convolution_reading import Shape, Window, canonical, read, where, writing
 from tpugraphs.space.forms.form import Form
 from tpugraphs.space.forms.ops import Value
 
@@ -28,194 +24,6 @@ _MOST_PARTS = 64
 """So many convolutions or dots at the most take the place of one."""
 _MOST_BYTES = 1 << 28
 """Of a copy that a form makes."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A convolution's figures; dimensions are those of the canonical reading."""
-
-    batch: int
-    data: tuple[int, ...]
-    """Lengths in space, before padding."""
-    channels: int
-    window: tuple[int, ...]
-    outputs: int
-    space: tuple[int, ...]
-    """Lengths in space of the result."""
-    strides: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    interior: tuple[int, ...]
-    """Zeros between neighbours of the data."""
-    dilation: tuple[int, ...]
-    """Of the window."""
-    groups: int
-    bits: int
-
-    @property
-    def rank(self) -> int:
-        return len(self.window)
-
-    @property
-    def per_group(self) -> int:
-        """Channels that one output sees."""
-        return self.channels // self.groups
-
-    @property
-    def multiple(self) -> int:
-        """Outputs of a group."""
-        return self.outputs // self.groups
-
-    @property
-    def positions(self) -> int:
-        return prod(self.window)
-
-    @property
-    def is_dilated(self) -> bool:
-        return any(self.interior)
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        return (self.batch, *self.space, self.outputs)
-
-    def bytes(self, *lengths: int) -> int:
-        return prod(lengths) * self.bits // 8
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How an operation maps to the canonical reading."""
-
-    shape: Shape
-    data_order: tuple[int, ...]
-    kernel_order: tuple[int, ...]
-    result_order: tuple[int, ...]
-    """Of the canonical result's dimensions, which becomes the operation's first, second, …"""
-    reversed_dims: tuple[int, ...]
-    """Of the canonical kernel."""
-    batch_groups: int
-
-
-def read(op: Any) -> Reading | None:
-    """The canonical reading, or None: not a convolution, or of mixed types, empty, or with numbers not read here."""
-    if op.name != "stablehlo.convolution":
-        return None
-    elements = {str(ops.element_of(value)) for value in (*op.operands, op.results[0])}
-    element = ops.element_of(op.operands[0])
-    numbers = mlir.convolution_numbers(op)
-    if numbers is None or len(elements) != 1 or not (ops.is_float(op.operands[0]) or ops.is_integer(op.operands[0])):
-        return None
-    data, kernel, output = (mlir.shape_of(value) for value in (*op.operands, op.results[0]))
-    rank = len(data) - 2
-    if rank < 1 or 0 in (*data, *kernel, *output):
-        return None
-    data_order = (numbers["input_batch"], *numbers["input_spatial"], numbers["input_feature"])
-    kernel_order = (*numbers["kernel_spatial"], numbers["kernel_input"], numbers["kernel_output"])
-    output_order = (numbers["output_batch"], *numbers["output_spatial"], numbers["output_feature"])
-    batch_groups = mlir.attribute(op, "batch_group_count", [1])[0]
-    sides = mlir.attribute(op, "padding", [0] * 2 * rank)
-    reversal = [word == "true" for word in _words(op, "window_reversal")] or [False] * rank
-    if len(reversal) != rank:
-        reversal = reversal * rank
-    groups = mlir.attribute(op, "feature_group_count", [1])[0]
-    shape = Shape(
-        batch=data[data_order[0]] // batch_groups,
-        data=tuple(data[dim] for dim in data_order[1:-1]),
-        channels=data[data_order[-1]] * batch_groups,
-        window=tuple(kernel[dim] for dim in kernel_order[:-2]),
-        outputs=kernel[kernel_order[-1]],
-        space=tuple(output[dim] for dim in output_order[1:-1]),
-        strides=tuple(mlir.attribute(op, "window_strides", [1] * rank)),
-        padding=tuple(zip(sides[::2], sides[1::2], strict=True)),
-        interior=tuple(step - 1 for step in mlir.attribute(op, "lhs_dilation", [1] * rank)),
-        dilation=tuple(mlir.attribute(op, "rhs_dilation", [1] * rank)),
-        groups=max(groups, batch_groups),
-        bits=ops.bits_of(element),
-    )
-    result_order = [output_order.index(dim) for dim in range(len(output))]
-    reversed_dims = [dim for dim, turned in enumerate(reversal) if turned]
-    return Reading(shape, data_order, kernel_order, tuple(result_order), tuple(reversed_dims), batch_groups)
-
-
-def _words(op: Any, name: str) -> list[str]:
-    if name not in op.attributes:
-        return []
-    text = str(op.attributes[name]).partition(":")
-    body = text[2] if text[0].startswith("array<i1") else text[0]
-    return [word.strip(" [<>]") for word in body.replace("dense", "").strip(" <>").split(",")]
-
-
-@dataclass(frozen=True)
-class Window:
-    """What a form computes: for each output position, products of the data under the window with the kernel."""
-
-    shape: Shape
-    data: Value
-    """(batch, *space, channels), padded."""
-    kernel: Value
-    """(*window, channels per group, outputs)"""
-
-    @cached_property
-    def offsets(self) -> list[tuple[int, ...]]:
-        """The window's positions."""
-        return list(itertools.product(*(range(length) for length in self.shape.window)))
-
-    def under(self, offset: Sequence[int]) -> Value:
-        """The data that this position of the window meets: (batch, *result's space, channels)."""
-        shape = self.shape
-        start = [at * step for at, step in zip(offset, shape.dilation, strict=True)]
-        stop = [at + (n - 1) * step + 1 for at, n, step in zip(start, shape.space, shape.strides, strict=True)]
-        return ops.taken(self.data, [0, *start, 0], [shape.batch, *stop, shape.channels], [1, *shape.strides, 1])
-
-    def weights(self, offset: Sequence[int]) -> Value:
-        """The kernel there: (channels per group, outputs)."""
-        shape = self.shape
-        stop = [at + 1 for at in offset]
-        part = ops.taken(self.kernel, [*offset, 0, 0], [*stop, shape.per_group, shape.outputs])
-        return ops.reshape(part, (shape.per_group, shape.outputs))
-
-
-def _canonical(op: Any, reading: Reading) -> tuple[Value, Value]:
-    """Data, before padding, and kernel, in the canonical order."""
-    data = ops.transpose(op.operands[0], reading.data_order)
-    kernel = ops.transpose(op.operands[1], reading.kernel_order)
-    if reading.reversed_dims:
-        kernel = stablehlo.reverse(kernel, ops.integers(reading.reversed_dims))
-    shape = reading.shape
-    if reading.batch_groups > 1:  # (groups, batch) there is (groups, channels) here
-        groups, channels, rank = reading.batch_groups, shape.channels // reading.batch_groups, shape.rank
-        data = ops.reshape(data, (groups, shape.batch, *shape.data, channels))
-        data = ops.transpose(data, (1, *range(2, rank + 2), 0, rank + 2))
-        data = ops.reshape(data, (shape.batch, *shape.data, shape.channels))
-    return data, kernel
-
-
-def _writing(formula: Callable[[Window], Value], *, wide: bool = False) -> Callable[[Any], Value]:
-    """A rewrite: reads the operation, lays the window open, and gives the formula's result the operation's order.
-
-    `wide` is for sums that are written out: half precision is summed in float32, as the compilers do inside.
-    """
-
-    def rewrite(op: Any) -> Value:
-        reading = read(op)
-        assert reading is not None  # noqa: S101 (the form applies)
-        data, kernel = _canonical(op, reading)
-        shape, element = reading.shape, ops.element_of(data)
-        if wide:
-            data, kernel = ops.widened(data), ops.widened(kernel)
-        low, high = ([0, *(side[which] for side in shape.padding), 0] for which in (0, 1))
-        data = ops.padded(data, low, high, [0, *shape.interior, 0])
-        result = formula(Window(shape, data, kernel))
-        return ops.transpose(ops.converted(result, element), reading.result_order)
-
-    return rewrite
-
-
-def _where(valid: Callable[[Shape], bool]) -> Callable[[Any], bool]:
-    def applies(op: Any) -> bool:
-        reading = read(op)
-        return reading is not None and valid(reading.shape)
-
-    return applies
 
 
 # Sums over the window -------------------------------------------------------------------------------------------------
@@ -352,9 +160,8 @@ def phases(op: Any) -> Value:
     With data that has d - 1 zeros between neighbours, output position d·q + r meets the data at q + e for those places
     w of the window that make (r + w·dilation - low) a multiple e·d.
     """
-    reading = read(op)
-    assert reading is not None  # noqa: S101 (the form applies)
-    data, kernel = _canonical(op, reading)
+    reading = ops.known(read(op))
+    data, kernel = canonical(op, reading)
     shape = reading.shape
     steps = [between + 1 for between in shape.interior]
     lengths = [-(-n // d) for n, d in zip(shape.space, steps, strict=True)]
@@ -404,69 +211,69 @@ FORMS = (
         "shifted",
         "shifted multiply-adds",
         "as many multiply-adds, elementwise and fused; for few channels a group",
-        applies=_where(lambda shape: shape.groups > 1 and shape.positions * shape.per_group <= _MOST_TERMS),
-        rewrite=_writing(shifted, wide=True),
+        applies=where(lambda shape: shape.groups > 1 and shape.positions * shape.per_group <= _MOST_TERMS),
+        rewrite=writing(shifted, wide=True),
     ),
     Form(
         "dots",
         "a dot for each place of the window",
         "as many multiply-adds, in matrix products; the data is read once for each place of the window",
-        applies=_where(lambda shape: shape.positions <= _MOST_PARTS and shape.per_group > 1),
-        rewrite=_writing(dots),
+        applies=where(lambda shape: shape.positions <= _MOST_PARTS and shape.per_group > 1),
+        rewrite=writing(dots),
     ),
     Form(
         "patches",
         "patches and a dot",
         "one matrix product; copies the data once for each place of the window",
-        applies=_where(
+        applies=where(
             lambda shape: 1 < shape.positions <= _MOST_PARTS and shape.per_group * shape.positions > 1 and _fits(shape)
         ),
-        rewrite=_writing(patches),
+        rewrite=writing(patches),
     ),
     Form(
         "plain",
         "a plain convolution of padded data",
         "copies the data with zeros around and between; what is left is a plain convolution",
-        applies=_where(lambda shape: shape.is_dilated or any(map(any, shape.padding))),
-        rewrite=_writing(plain),
+        applies=where(lambda shape: shape.is_dilated or any(map(any, shape.padding))),
+        rewrite=writing(plain),
     ),
     Form(
         "by-group",
         "a plain convolution for each group",
         "as many multiply-adds, in that many convolutions",
-        applies=_where(lambda shape: 1 < shape.groups <= _MOST_PARTS),
-        rewrite=_writing(by_group),
+        applies=where(lambda shape: 1 < shape.groups <= _MOST_PARTS),
+        rewrite=writing(by_group),
     ),
     Form(
         "dense",
         "one plain convolution with zeros between groups",
         "as many times the multiply-adds as there are groups",
-        applies=_where(
+        applies=where(
             lambda shape: (
                 1 < shape.groups <= _MOST_PARTS
                 and shape.bytes(shape.positions, shape.channels, shape.outputs) <= _MOST_BYTES
             )
         ),
-        rewrite=_writing(dense),
+        rewrite=writing(dense),
     ),
     Form(
         "by-output",
         "a product for each output position",
         "as many multiply-adds, in one long product for each of few outputs: for gradients of kernels",
-        applies=_where(
+        applies=where(
             lambda shape: (
                 prod(shape.space) <= _MOST_PARTS
                 and shape.positions > prod(shape.space)
                 and (shape.groups == 1 or shape.multiple == 1)
             )
         ),
-        rewrite=_writing(by_output, wide=True),
+        rewrite=writing(by_output, wide=True),
     ),
     Form(
         "phases",
         "a plain convolution for each phase",
         "the multiply-adds by zeros between the data's neighbours are left out",
-        applies=_where(_has_phases),
+        applies=where(_has_phases),
         rewrite=phases,
     ),
 )

@@ -90,8 +90,7 @@ def _writing(formula: Callable[[Product], Value], *, wide: bool = False) -> Call
     """A rewrite; the formula's result is (batch, rows, columns). `wide` sums half precision in float32."""
 
     def rewrite(op: Any) -> Value:
-        reading = read(op)
-        assert reading is not None  # noqa: S101 (the form applies)
+        reading = ops.known(read(op))
         left, right = _matrices(op, reading)
         element = ops.element_of(left)
         if wide:

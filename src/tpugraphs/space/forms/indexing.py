@@ -12,7 +12,6 @@ from tpugraphs.program import mlir
 from tpugraphs.space.forms import ops
 from tpugraphs.space.forms.form import Form
 from tpugraphs.space.forms.ops import Value
-from tpugraphs.space.forms.window import _only_operation
 
 _LONGEST_TABLE = 8192
 _MOST_PRODUCTS = 1 << 31
@@ -90,7 +89,7 @@ def _adds_rows(op: Any) -> bool:
         and not list(numbers.input_batching_dims)
         and _one_index_each(indices, numbers.index_vector_dim)
         and ops.is_integer(op.operands[1])
-        and _only_operation(op.regions[0]) == "stablehlo.add"
+        and ops.only_operation(op.regions[0]) == "stablehlo.add"
         and _small(table, rows)
     )
 

@@ -6,12 +6,29 @@ Each builds where the caller's insertion point and location are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 Value = Any
+T = TypeVar("T")
+
+
+def known(found: T | None) -> T:
+    """What was read of an operation; a form is written only where it holds."""
+    if found is None:
+        raise ValueError("a form was used where it does not hold")
+    return found
+
+
+def only_operation(region: Any) -> str:
+    """The name of the one operation that a reducer is, on its arguments in their order; else nothing."""
+    block = region.blocks[0]
+    body = [op.operation for op in block.operations]
+    if len(body) != 2 or list(body[0].operands) != list(block.arguments):
+        return ""
+    return body[0].name if list(body[1].operands) == list(body[0].results) else ""
 
 
 def shape_of(value: Value) -> tuple[int, ...]:

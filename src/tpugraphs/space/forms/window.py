@@ -57,7 +57,7 @@ def read(op: Any) -> Reduction | None:
     if op.name != "stablehlo.reduce_window" or len(op.results) != 1:
         return None
     data, result = (mlir.shape_of(value) for value in (op.operands[0], op.results[0]))
-    combine, rank = _only_operation(op.regions[0]), len(data)
+    combine, rank = ops.only_operation(op.regions[0]), len(data)
     if combine not in _COMBINE or 0 in (*data, *result):
         return None
     if not (ops.is_float(op.operands[0]) or ops.is_integer(op.operands[0])):
@@ -85,25 +85,11 @@ def _changes_nothing(start: Value, combine: str) -> bool:
     return number is not None and _NOTHING[combine].fullmatch(number[1]) is not None
 
 
-def _only_operation(region: Any) -> str:
-    """The name of the one operation that a reducer is, on its arguments in their order."""
-    block = region.blocks[0]
-    body = [op.operation for op in block.operations]
-    if (
-        len(body) != 2
-        or list(body[0].operands) != list(block.arguments)
-        or list(body[1].operands) != list(body[0].results)
-    ):
-        return ""
-    return body[0].name
-
-
 def _writing(formula: Callable[[Reduction, Value], Value]) -> Callable[[Any], Value]:
     """A rewrite of the padded data; sums of half precision are taken in float32."""
 
     def rewrite(op: Any) -> Value:
-        found = read(op)
-        assert found is not None  # noqa: S101 (the form applies)
+        found = ops.known(read(op))
         data, start = op.operands
         element = ops.element_of(data)
         if found.combine == "stablehlo.add":
@@ -170,10 +156,8 @@ def _summing(formula: Callable[[Value, bool], Value]) -> Callable[[Any], Value]:
     """A rewrite of the running sum over the last dimension of (rows, length)."""
 
     def rewrite(op: Any) -> Value:
-        found = read(op)
-        dim = None if found is None else _running(found)
-        assert found is not None  # noqa: S101 (the form applies)
-        assert dim is not None  # noqa: S101
+        found = ops.known(read(op))
+        dim = ops.known(_running(found))
         element, rank = ops.element_of(op.operands[0]), len(found.result)
         data = ops.widened(op.operands[0])
         order = [*(at for at in range(rank) if at != dim), dim]
@@ -232,7 +216,7 @@ def _pools(op: Any) -> bool:
         and "GE" in str(body[0].attributes["comparison_direction"])
         and list(body[0].operands) == list(op.regions[0].blocks[0].arguments)
     )
-    adds = _only_operation(op.regions[1]) == "stablehlo.add"
+    adds = ops.only_operation(op.regions[1]) == "stablehlo.add"
     return bool(window) and chooses and adds and 0 not in (*shapes[0], *shapes[1]) and prod(window) <= _MOST_TERMS
 
 
