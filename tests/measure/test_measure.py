@@ -96,6 +96,46 @@ def test_low_precision_is_allowed_its_roundings() -> None:
     assert deviates(expected * 2, expected) > 1
 
 
+def test_a_node_computed_in_both_ways_is_compared_with_itself() -> None:
+    """What came before it does not count, in its favour or against it."""
+    rng = np.random.default_rng(0)
+    value, far = rng.normal(size=100), rng.normal(size=100)
+    assert check.deviation({"node": value, "node as it was": value}, {"node": far})[0] == 0
+    excess, where = check.deviation({"node": value, "node as it was": far}, {"node": value}, {"node": 1e9})
+    assert excess > 1
+    assert where.startswith("node: off by")
+
+
+def test_what_nudged_inputs_move_may_be_moved_as_far_but_not_without_end() -> None:
+    expected = {"firm": np.linspace(0, 1, 50), "loose": np.linspace(0, 1, 50), "counts": np.arange(50)}
+    strayed = check.strays(
+        {"firm": expected["firm"], "loose": expected["loose"] + 0.02, "counts": np.minimum(expected["counts"], 48)},
+        expected,
+    )
+    assert strayed == {"firm": 0.0, "loose": pytest.approx(0.02), "counts": 1.0}
+
+    def excess(name: str, by: float) -> float:
+        return check.deviation({name: expected[name] + by}, expected, strayed)[0]
+
+    assert excess("firm", 0.01) > 1
+    assert excess("loose", 0.05) < 1 < excess("loose", 0.1)
+    assert check.deviation({"counts": np.minimum(expected["counts"], 46)}, expected, strayed)[0] < 1
+    assert check.deviation({"counts": expected["counts"][::-1]}, expected, strayed)[0] > 1
+    assert check.deviation({"loose": -expected["loose"]}, expected, {"loose": 1e9})[0] > 1, "never beyond the spread"
+
+
+def test_inputs_are_nudged_by_roundings_and_only_floats() -> None:
+    values = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    moved = check.nudged(values)
+    assert moved.dtype == np.float32
+    assert 0 < np.abs(moved / values - 1).max() < 2e-6
+    assert (moved > values).any()
+    assert (moved < values).any()
+    assert not np.array_equal(moved, check.nudged(values, seed=1))
+    for same in (np.arange(5), np.zeros(3, np.float32), np.array([True, False])):
+        np.testing.assert_array_equal(check.nudged(same), same)
+
+
 def test_paired_ratios_cancel_what_both_share() -> None:
     rng = np.random.default_rng(0)
     processes = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -19,12 +20,13 @@ from tpugraphs.measure import check
 from tpugraphs.program import Node, Program, capture_callable, mlir, resolve_source
 from tpugraphs.program.capture import program_of_module
 from tpugraphs.program.trees import describe_tree, rebuild
+from tpugraphs.program.xla import hlo_of_stablehlo
 from tpugraphs.space import Config
 from tpugraphs.space.form import FORMS, Form
 from tpugraphs.space.forms import convolution
 from tpugraphs.space.product import apply, space_of
 
-KINDS = "convolution|dot|reshape|transpose|reduce-window|select-and-scatter|gather|scatter"
+KINDS = "convolution|dot|reshape|transpose|reduce-window|select-and-scatter|gather|scatter|power|sort|topk"
 NODE = re.compile(rf"= \S+ ({KINDS})\(.*op_name=\"(tpugraphs\.node\d+)\"")
 
 
@@ -235,6 +237,22 @@ def test_a_stablehlo_file_is_a_program(tmp_path: Path) -> None:
     assert [node.tag for node in program.nodes] == [node.tag for node in small_program().nodes]
     assert program.arguments is None
     assert all(np.isfinite(value).all() for value in outputs(program, Config()).values())
+
+
+@pytest.mark.parametrize("kind", ["text", "proto"])
+def test_an_hlo_file_is_a_program_of_the_same_nodes_that_computes_the_same(tmp_path: Path, kind: str) -> None:
+    path, lowered = tmp_path / "net.hlo", jax.jit(depthwise_net).lower(*net_arguments())
+    if kind == "text":
+        path.write_text(lowered.as_text("hlo"))
+    else:
+        path.write_bytes(hlo_of_stablehlo(lowered.as_text()))
+    program, wanted = resolve_source(str(path)), small_program()
+    assert [node.description for node in program.nodes] == [node.description for node in wanted.nodes]
+    given = replace(program, arguments=wanted.arguments)
+    form = Config.of({"node0.form": "shifted"})
+    for config in (Config(), form):
+        found, expected = (next(iter(outputs(one, config).values())) for one in (given, wanted))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_function_of_a_module_is_a_program(tmp_path: Path) -> None:

@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 import tpugraphs as tg
+from tests.kit.programs import quickly
 from tpugraphs.errors import BadRequest
 from tpugraphs.graph import CapturedGraph
 from tpugraphs.graph.hlo import HloColumns, HloFields, read_hlo
-from tpugraphs.measure.inputs import spread_inputs
 from tpugraphs.program import Program, ZooProgram, graphs, mlir
 from tpugraphs.program.capture import capture_zoo, program_of_source
 from tpugraphs.program.graphs import capture
-from tpugraphs.space import Config
-from tpugraphs.target.xla import XlaTarget
 
 PAPER = ["ResNet", "EfficientNet", "Mask R-CNN", "Transformer"]
-FAST_TO_COMPILE = {"xla_backend_optimization_level": "0", "xla_llvm_disable_expensive_passes": "True"}
 
 
 @pytest.mark.parametrize("program", tg.programs.values(), ids=tg.programs)
@@ -70,9 +67,7 @@ def _weights(program: ZooProgram) -> list[jax.ShapeDtypeStruct]:
 def test_every_small_program_runs_and_gives_finite_output(program: ZooProgram) -> None:
     """On the inputs that tuning uses, which are meaner than those the program brings."""
     captured = capture_zoo(program)
-    target = XlaTarget("cpu")
-    executable = target.build(target.prepare(captured, Config()).module, FAST_TO_COMPILE)
-    outputs = executable([target.place(value) for value in spread_inputs(captured.inputs, captured.arguments)])
+    outputs = quickly(captured, captured.text)
     assert outputs
     for output in outputs:
         assert output.dtype.kind in "biu" or np.isfinite(output).all()

@@ -19,6 +19,7 @@ from tpugraphs.program.capture import program_of_module
 from tpugraphs.space import Config
 from tpugraphs.space.form import FORMS, forms_of
 from tpugraphs.space.forms import convolution, dot, indexing, window
+from tpugraphs.target.xla import XlaTarget
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 3e-3, "int32": 0.0}
 """Of the largest value: sums are taken in another order, in half precision from rounded inputs."""
@@ -300,6 +301,95 @@ def test_rows_of_tables(dtype: str, shape: tuple[int, ...]) -> None:
     if shape:
         assert assert_same(captured(taken, table, indices), names_of(indexing)) == {"one-hot-rows"}
         assert assert_same(captured(added, table, indices, rows), names_of(indexing)) == {"one-hot-sums"}
+
+
+# The few of what is sorted --------------------------------------------------------------------------------------------
+
+
+def meant(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Values with equals, both zeros, infinities and NaNs among them."""
+    drawn = np.round(values("float32", *shape) * 2) / 2
+    if dtype == "int32":
+        return (drawn * 2).astype(np.int32)
+    special = np.random.default_rng(1).integers(0, 12, shape)
+    for number, value in enumerate([0.0, -0.0, np.inf, -np.inf, np.nan]):
+        drawn = np.where(special == number, np.float32(value), drawn)
+    return np.asarray(jnp.asarray(drawn, dtype))
+
+
+SORTS: dict[str, Callable[[jax.Array], Any]] = {
+    "top-k": lambda x: lax.top_k(x, 3),
+    "first of sorted": lambda x: jnp.sort(x, axis=0)[:3],
+    "last of sorted": lambda x: jnp.sort(x)[..., -4:],
+    "first of order": lambda x: jnp.argsort(x)[..., :3],
+    "last of order": lambda x: jnp.argsort(x)[..., ::-1][..., :3],
+    "downwards": lambda x: jnp.argsort(x, descending=True, axis=1)[:, 2:5],
+    "with others": lambda x: [one[:, :2] for one in lax.sort((x, x * 2, lax.iota(jnp.int32, x.size).reshape(x.shape)))],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("name", SORTS)
+def test_the_few_of_what_is_sorted(name: str, dtype: str) -> None:
+    """To the bit, and equals in the same order."""
+    program = captured(SORTS[name], meant((7, 30), dtype))
+    [(tag, forms)] = [found for found in forms_of(program.text).items() if found[1]]
+    assert set(forms) == ({"rounds"} if name == "top-k" else {"rounds", "partial"})
+    assert program.arguments is not None
+    target, found = XlaTarget("cpu"), []
+    for form in ("default", *forms):
+        config = Config.of({} if form == "default" else {f"{tag.removeprefix('tpugraphs.')}.form": form})
+        job = target.prepare(program, config, probe=[tag])
+        found.append(target.build(job.probing or b"", job.options)([target.place(one) for one in program.arguments]))
+    for other in found[1:]:
+        for value, wanted in zip(other, found[0], strict=True):
+            assert value.dtype == wanted.dtype
+            np.testing.assert_array_equal(value.view(f"u{value.itemsize}"), wanted.view(f"u{wanted.itemsize}"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.sort(x),
+        lambda x: (jnp.sort(x)[:, :3], jnp.sort(x).sum()),
+        lambda x: jnp.sort(x)[:, ::2],
+        lambda x: lax.sort((x, x), num_keys=2)[0][:, :3],
+        lambda x: lax.sort(x, is_stable=False)[:, :3],
+        lambda x: (lambda y: (y[:, :3], y[:, -3:]))(jnp.sort(x)),
+    ],
+    ids=["whole", "summed", "every other", "two keys", "unstable", "both ends"],
+)
+def test_a_sort_of_which_more_is_used_has_just_the_default(function: Callable[[jax.Array], Any]) -> None:
+    program = captured(function, meant((7, 30), "float32"))
+    found = [names for tag, names in forms_of(program.text).items()]
+    assert found
+    assert "partial" not in found[0] or len(found) > 1
+
+
+# Powers ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("exponent", [-4.0, -1.5, -1.0, -0.5, 0.5, 1.5, 2.5, 3.0])
+def test_powers(exponent: float, dtype: str) -> None:
+    """Also of what is negative, infinite, zero of either sign, or no number."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.0, 1e-30, 1e30]
+    x = np.asarray(jnp.asarray([*special, *values("float32", 40)], dtype))
+    program = captured(lambda x: jnp.power(x, jnp.asarray(exponent, x.dtype)), x)
+    [(tag, forms)] = forms_of(program.text).items()
+    assert forms == ("roots",)
+    target, found = XlaTarget("cpu"), []
+    for config in (Config(), Config.of({f"{tag.removeprefix('tpugraphs.')}.form": "roots"})):
+        job = target.prepare(program, config)
+        found.append(target.build(job.module, job.options)([target.place(x)])[0].astype(np.float64))
+    # both sides flush what is too small for an ordinary number
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5 if dtype == "float32" else 2e-2, atol=1e-37)
+
+
+@pytest.mark.parametrize("exponent", [0.3, 0.0, 5.0])
+def test_other_powers_have_just_the_default(exponent: float) -> None:
+    program = captured(lambda x: jnp.power(x, jnp.float32(exponent)), values("float32", 4))
+    assert set(forms_of(program.text).values()) <= {()}
 
 
 # All ------------------------------------------------------------------------------------------------------------------

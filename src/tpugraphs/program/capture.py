@@ -1,4 +1,4 @@
-"""From what a user has to a Program: a callable with arguments, `module.py:function`, a StableHLO file, a zoo name."""
+"""From what a user has to a Program: a callable with arguments, `module.py:function`, a file, a zoo name."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from tpugraphs.errors import BadFile, BadRequest
+from tpugraphs.graph import modules_in
 from tpugraphs.program import mlir
 from tpugraphs.program.isolated import IsolatedXla
 from tpugraphs.program.sources import KINDS, kind_of, read_source
@@ -70,10 +71,14 @@ def resolve_source(source: str, *, arguments: tuple[str, ...] = ()) -> Program:
         return program
     path = Path(source)
     data = read_source(path)
-    if kind_of(data, path) != "stablehlo":
-        raise BadFile(path, "source", expected="StableHLO to run", found="another kind of file")
+    kind = kind_of(data, path)
     with IsolatedXla() as isolated:
-        return isolated.stablehlo(data, path, path.stem)
+        if kind == "stablehlo":
+            return isolated.stablehlo(data, path, path.stem)
+        if kind == "hlo-text":
+            return isolated.raised(isolated.hlo_of_text(data, path), path, path.stem)
+        largest = max(modules_in(data, path), key=lambda one: len(one.module))
+        return isolated.raised(bytes(largest.module), path, path.stem)
 
 
 def program_of_source(source: str, *, arguments: tuple[str, ...] = (), concrete: bool = True) -> Program | None:

@@ -10,6 +10,7 @@ from tpugraphs.child import serve
 from tpugraphs.program import xla
 from tpugraphs.program.capture import program_of_module
 from tpugraphs.program.sources import BYTECODE
+from tpugraphs.program.types import Program
 
 
 def hlo_text(source: str, target: str) -> dict[str, Any]:
@@ -21,9 +22,17 @@ def hlo_text(source: str, target: str) -> dict[str, Any]:
 def stablehlo(source: str, target: str, name: str) -> dict[str, Any]:
     """StableHLO, text or portable bytecode, to text with tagged nodes."""
     data = Path(source).read_bytes()
-    program = program_of_module(data if data.startswith(BYTECODE) else data.decode("utf-8"), name)
+    return _written(program_of_module(data if data.startswith(BYTECODE) else data.decode("utf-8"), name), target)
+
+
+def _written(program: Program, target: str) -> dict[str, Any]:
     Path(target).write_text(program.text, encoding="utf-8")
     return {"nodes": [asdict(node) for node in program.nodes], "inputs": [asdict(spec) for spec in program.inputs]}
+
+
+def raised(source: str, target: str, name: str) -> dict[str, Any]:
+    """An HLO proto to StableHLO text with tagged nodes."""
+    return _written(program_of_module(xla.stablehlo_of_hlo(Path(source).read_bytes()), name), target)
 
 
 def lower(source: str, target: str) -> dict[str, Any]:
@@ -44,4 +53,4 @@ def costs(source: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve({function.__name__: function for function in (hlo_text, stablehlo, lower, simplify, costs)})
+    serve({function.__name__: function for function in (hlo_text, stablehlo, raised, lower, simplify, costs)})

@@ -27,7 +27,7 @@ from tpugraphs.types import Array
 LOWERED, SIMPLIFIED, GIVEN = "lowered", "simplified", "given"
 _COMPUTING = ("convolution", "dot")
 _CONFIGURABLE = (*_COMPUTING, "reshape")
-_OTHERS = ("transpose", "reduce-window", "select-and-scatter", "gather", "scatter")
+_OTHERS = ("transpose", "reduce-window", "select-and-scatter", "gather", "scatter", "power", "sort", "topk")
 """What programs have knobs for besides."""
 PROGRAM = "program"
 _TRANSPARENT = ("reshape", "transpose", "bitcast", "convert", "copy")

@@ -35,7 +35,14 @@ class IsolatedXla:
 
     def stablehlo(self, data: bytes, label: str | Path, name: str) -> Program:
         """The program, its nodes tagged."""
-        text, reply = self._convert("stablehlo", data, label, "StableHLO", name=name)
+        return self._program("stablehlo", data, label, "StableHLO", name)
+
+    def raised(self, hlo: bytes, label: str | Path, name: str) -> Program:
+        """The program that a serialized HLO module is, as StableHLO, its nodes tagged."""
+        return self._program("raised", hlo, label, "HLO", name)
+
+    def _program(self, do: str, data: bytes, label: str | Path, what: str, name: str) -> Program:
+        text, reply = self._convert(do, data, label, what, name=name)
         return Program(
             name=name,
             text=text.decode("utf-8"),

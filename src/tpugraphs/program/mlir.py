@@ -18,11 +18,23 @@ from tpugraphs.program.types import InputSpec, Node
 CONFIGURABLE = ("stablehlo.convolution", "stablehlo.dot_general")
 MOVING = ("stablehlo.reshape", "stablehlo.transpose")
 """These are configurable too where they move data: how they are laid out decides whether they copy."""
-WRITABLE = ("stablehlo.reduce_window", "stablehlo.select_and_scatter", "stablehlo.gather", "stablehlo.scatter")
+WRITABLE = (
+    "stablehlo.reduce_window",
+    "stablehlo.select_and_scatter",
+    "stablehlo.gather",
+    "stablehlo.scatter",
+    "stablehlo.power",
+    "stablehlo.sort",
+    "chlo.top_k",
+)
 """These can be written in other ways."""
+_SEVERAL = ("stablehlo.sort", "chlo.top_k")
+"""And these even where they have several results."""
 _PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)
 _TAG_PREFIX = "tpugraphs."
 TAG = re.compile(r"tpugraphs\.node\d+")
+_KEPT_PREFIX = "tpugraphs.kept."
+_KEPT = re.compile(r"tpugraphs\.kept\.(node\d+)")
 _PASSES_ON = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert", "stablehlo.broadcast_in_dim")
 
 
@@ -133,7 +145,7 @@ def tag_nodes(module: ir.Module, label: str | Path) -> tuple[Node, ...]:
             if is_configurable(op.operation):
                 tag = long(f"node{len(nodes)}")
                 op.operation.location = ir.Location.name(tag)
-                nodes.append(Node(tag, op.operation.name.removeprefix("stablehlo."), describe(op.operation)))
+                nodes.append(Node(tag, operation_of(op.operation), describe(op.operation)))
             else:
                 op.operation.location = ir.Location.unknown()
     return tuple(nodes)
@@ -145,7 +157,7 @@ def is_configurable(op: Any) -> bool:
     if op.name in CONFIGURABLE:
         return True
     if op.name in WRITABLE:
-        return len(op.results) == 1
+        return len(op.results) == 1 or op.name in _SEVERAL
     if op.name not in MOVING:
         return False
     before, after = (_long(shape_of(value)) for value in (op.operands[0], op.results[0]))
@@ -170,6 +182,17 @@ def tag_of(op: Any) -> str | None:
     """The tag in an operation's location."""
     match = TAG.search(str(op.operation.location))
     return match[0] if match else None
+
+
+def kept(tag: str) -> Any:
+    """The location of a node as it was, beside the form it was written in: no tag, but its name."""
+    return ir.Location.name(f"{_KEPT_PREFIX}{short(tag)}")
+
+
+def kept_tag_of(op: Any) -> str | None:
+    """The tag of the node that this operation is as it was."""
+    match = _KEPT.search(str(op.operation.location))
+    return long(match[1]) if match else None
 
 
 def to_text(module: ir.Module) -> str:
@@ -197,11 +220,16 @@ def attribute(op: Any, name: str, default: list[int]) -> list[int]:
     return integers(op.attributes[name]) if name in op.attributes else default
 
 
+def operation_of(op: Any) -> str:
+    """An operation's name without its dialect."""
+    return op.name.partition(".")[2]
+
+
 def describe(op: Any) -> str:
     """A configurable node in words."""
     output = "x".join(map(str, shape_of(op.results[0])))
     if op.name != "stablehlo.convolution":
-        return f"{op.name.removeprefix('stablehlo.').removesuffix('_general').replace('_', ' ')}, {output}"
+        return f"{operation_of(op).removesuffix('_general').replace('_', ' ')}, {output}"
     numbers = convolution_numbers(op)
     if numbers is None:
         return f"convolution, {output}"
@@ -249,6 +277,8 @@ def input_specs(module: ir.Module, label: str | Path) -> tuple[InputSpec, ...]:
                 fan_in.setdefault(weights, _fan_in(op.operation))
     specs = []
     for index, argument in enumerate(block.arguments):
+        if not isinstance(argument.type, ir.RankedTensorType):
+            raise BadFile(label, f"argument {index}", expected="a tensor", found=str(argument.type))
         kind = ir.RankedTensorType(argument.type)
         dynamic = [str(dim) for dim in range(kind.rank) if kind.is_dynamic_dim(dim)]
         if dynamic:

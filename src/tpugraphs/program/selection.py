@@ -30,7 +30,7 @@ class Selected:
 
 def select_programs(patterns: Sequence[str], *, arguments: tuple[str, ...] = ()) -> list[Selected]:
     """Programs by patterns over names, variants and families of the zoo (`resnet*`, `*/train/*`), by `tier:small`,
-    or by what a single source may be: `MODULE.py:FUNCTION`, a StableHLO file."""
+    or by what a single source may be: `MODULE.py:FUNCTION`, a StableHLO or HLO file."""
     found: dict[str, Selected] = {}
     for pattern in patterns:
         for selected in _of_zoo(pattern) or [_of_source(pattern, arguments)]:

@@ -26,6 +26,11 @@ def hlo_of_text(text: str) -> bytes:
     return hlo_module_from_text(text).as_serialized_hlo_module_proto()
 
 
+def stablehlo_of_hlo(hlo: bytes) -> str | bytes:
+    """A serialized HLO module as StableHLO, text or bytecode."""
+    return mlir.hlo_to_stablehlo(hlo)
+
+
 def costs_of(hlo: bytes) -> Costs:
     """By XLA's cost analysis of the module as it stands."""
     module = HloModule.from_serialized_hlo_module_proto(hlo)
@@ -43,7 +48,7 @@ def simplified(hlo: bytes) -> bytes:
     The compiler writes the module down whenever a pass has changed it; what was written last before layout assignment
     is what layout assignment gets.
     """
-    module = mlir.hlo_to_stablehlo(hlo)
+    module = stablehlo_of_hlo(hlo)
     with tempfile.TemporaryDirectory(prefix="tpugraphs-simplify-") as folder:
         options = xla_client.CompileOptions()
         options.env_option_overrides = [

@@ -52,15 +52,22 @@ def check(module: Any, chosen: Mapping[str, str], forms: Mapping[str, Form] = FO
                 raise BadRequest(f"{tag}: cannot be written as {forms[name].label}")
 
 
-def rewrite(module: Any, chosen: Mapping[str, str], forms: Mapping[str, Form] = FORMS) -> None:
-    """Writes the chosen nodes in their chosen forms, in place; what is built carries the node's tag."""
+def rewrite(module: Any, chosen: Mapping[str, str], forms: Mapping[str, Form] = FORMS, *, keep: bool = False) -> None:
+    """Writes the chosen nodes in their chosen forms, in place; what is built carries the node's tag.
+
+    With `keep`, a node with one result stays as it was beside its other form, used by nobody, for probes to compare.
+    """
     with module.context:
         for tag, op in tagged(module).items():
             if tag in chosen:
                 with ir.InsertionPoint(op), op.location:
-                    value = forms[chosen[tag]].rewrite(op)
-                op.results[0].replace_all_uses_with(value)
-                op.erase()
+                    written = forms[chosen[tag]].rewrite(op)
+                for result, value in zip(op.results, written if isinstance(written, list) else [written], strict=True):
+                    result.replace_all_uses_with(value)
+                if keep and len(op.results) == 1:
+                    op.location = mlir.kept(tag)
+                else:
+                    op.erase()
 
 
 def tagged(module: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tpugraphs.space import Config, Knob, Space
 from tpugraphs.space.knobs import FLAG, FORM
@@ -17,11 +17,12 @@ _WORTH_A_CORNER = 0.02
 class CornersThenClimb:
     """Ask and tell.
 
-    The corners write every node that can be in one form, with every combination of options: a choice that hurts alone
-    may help together with another. Where times by node are told, a corner says of each node how it fares in that form,
-    so the mixtures come next: for each combination of options every node in the form it was fastest in. From the best
-    so far single knobs are turned, those first whose nodes take the most time, then pairs of them; after an improvement
-    the turning starts again from there. It ends when nothing is left to try.
+    The corners write every node that can be in one form. Where times by node are told, a corner says of each node how
+    it fares in that form, so the mixtures come next: every node in the form it was fastest in, with every combination
+    of options. Then the corners with other options, since a choice that hurts alone may help together with another, and
+    what those say put together likewise. From the best so far single knobs are turned, those first whose nodes take the
+    most time, then pairs of them; after an improvement the turning starts again from there. It ends when nothing is
+    left to try.
     """
 
     def __init__(self, space: Space, ns_by_tag: Mapping[str, float]) -> None:
@@ -33,8 +34,7 @@ class CornersThenClimb:
         """Times by node, of the default and the corners."""
         self._asked = {Config()}
         self._best, self._best_ratio = Config(), 1.0
-        self._phases = iter((self._mixtures, self._neighbours))
-        self._proposals = self._corners()
+        self._proposals = self._opening()
         self._climbing = False
 
     @property
@@ -48,10 +48,9 @@ class CornersThenClimb:
                 if config not in self._asked:
                     self._asked.add(config)
                     return config
-            following = next(self._phases, None)
-            if following is None:
+            if self._climbing:
                 return None
-            self._climbing, self._proposals = following == self._neighbours, following()
+            self._climbing, self._proposals = True, self._neighbours()
 
     def tell(self, config: Config, ratio: float | None, node_ns: Mapping[str, float] | None = None) -> None:
         """What measuring gave: run time over the default's, None for a failure; and times by node, where known."""
@@ -62,10 +61,19 @@ class CornersThenClimb:
             if self._climbing:
                 self._proposals = self._neighbours()
 
-    def _corners(self) -> Iterator[Config]:
-        for form in [*self._forms(), None]:
-            for options in self._options():
-                yield Config.of({**self._written(form), **options})
+    def _opening(self) -> Iterator[Config]:
+        *others, own = self._options()
+        yield from self._corners(own)
+        yield from self._mixtures(own, [*others, own])
+        for options in others:
+            yield from self._corners(options)
+            yield Config.of(options)
+        for options in others:
+            yield from self._mixtures(options, [options])
+
+    def _corners(self, options: Mapping[str, str]) -> Iterator[Config]:
+        for form in self._forms():
+            yield Config.of({**self._written(form), **options})
 
     def _forms(self) -> list[str]:
         """Those first that hold where the most time goes; none that hold where hardly any does."""
@@ -76,8 +84,8 @@ class CornersThenClimb:
         least = _WORTH_A_CORNER * sum(self._spent.values())
         return sorted((form for form in spent if spent[form] >= least), key=lambda form: -spent[form])
 
-    def _written(self, form: str | None) -> dict[str, str]:
-        return {knob.name: form for knob in self._nodes if form is not None and form in knob.choices[1:]}
+    def _written(self, form: str) -> dict[str, str]:
+        return {knob.name: form for knob in self._nodes if form in knob.choices[1:]}
 
     def _options(self) -> list[dict[str, str]]:
         """Every combination, the compiler's own last."""
@@ -86,11 +94,12 @@ class CornersThenClimb:
             for chosen in itertools.product(*(reversed(knob.choices) for knob in self._flags))
         ]
 
-    def _mixtures(self) -> Iterator[Config]:
-        for options in self._options():
-            own = self._told.get(Config.of(options))
-            if own is not None:
-                yield Config.of({**self._fastest(options, own), **options})
+    def _mixtures(self, told: Mapping[str, str], wanted: Sequence[Mapping[str, str]]) -> Iterator[Config]:
+        """What the corners with some options told, with these options and with others."""
+        own = self._told.get(Config.of(told))
+        if own is not None:
+            fastest = self._fastest(told, own)
+            yield from (Config.of({**fastest, **options}) for options in wanted)
 
     def _fastest(self, options: Mapping[str, str], own: Mapping[str, float]) -> dict[str, str]:
         """By knob, the form in which its node took the least time, where that is clearly less than in its own."""

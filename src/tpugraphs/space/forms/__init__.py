@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tpugraphs.space.forms import convolution, dot, indexing, window
+from tpugraphs.space.forms import convolution, dot, indexing, power, selection, window
 from tpugraphs.space.forms.form import Form
 
 __all__ = ["FORMS", "Form"]
 
 FORMS: Mapping[str, Form] = MappingProxyType(
-    {form.name: form for room in (convolution, dot, window, indexing) for form in room.FORMS}
+    {form.name: form for room in (convolution, dot, window, indexing, selection, power) for form in room.FORMS}
 )

@@ -19,4 +19,5 @@ class Form:
     applies: Callable[[Any], bool]
     """Whether the operation can be written so."""
     rewrite: Callable[[Any], Any]
-    """Builds the other form in front of the operation and returns the value that takes its result's place."""
+    """Builds the other form in front of the operation and returns the value that takes its result's place, or of
+    several results a list; the first one's is built last."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from tpugraphs.program import mlir
@@ -67,10 +66,8 @@ def _clamped(indices: Value, last: int) -> Value:
 def _one_hot(indices: Value, length: int, element: Any) -> Value:
     """(indices, length)"""
     [count] = ops.shape_of(indices)
-    kind = ir.RankedTensorType.get([count, length], ops.element_of(indices))
-    wanted = ops.spread(indices, (count, length), [0])
-    equal = stablehlo.ComparisonDirectionAttr.get("EQ")
-    return ops.converted(stablehlo.compare(stablehlo.iota(kind, 1), wanted, equal), element)
+    places = ops.counted((count, length), 1, ops.element_of(indices))
+    return ops.converted(ops.compared(places, "EQ", ops.spread(indices, (count, length), [0])), element)
 
 
 def _adds_rows(op: Any) -> bool:

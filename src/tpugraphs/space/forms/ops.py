@@ -5,7 +5,7 @@ Each builds where the caller's insertion point and location are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from jaxlib.mlir import ir
@@ -65,6 +65,24 @@ def converted(value: Value, element: Any) -> Value:
 
 def integers(values: Sequence[int]) -> Any:
     return ir.DenseI64ArrayAttr.get([int(value) for value in values])
+
+
+def splat_of(constant: Any) -> float | None:
+    """The number that a constant is everywhere; None if it is not the same everywhere."""
+    values = ir.DenseElementsAttr(constant.attributes["value"])
+    if not values.is_splat:
+        return None
+    number = values.get_splat_value()
+    return number.value if isinstance(number, ir.FloatAttr | ir.IntegerAttr) else None
+
+
+def number_behind(value: Value) -> float | None:
+    """The number that a value is everywhere, where it is a constant, or one spread out."""
+    while not isinstance(value, ir.BlockArgument) and value.owner.name == "stablehlo.broadcast_in_dim":
+        value = value.owner.operands[0]
+    if isinstance(value, ir.BlockArgument) or value.owner.name != "stablehlo.constant":
+        return None
+    return splat_of(value.owner)
 
 
 def filled(number: float, shape: Sequence[int], element: Any) -> Value:
@@ -130,16 +148,41 @@ def total(values: Sequence[Value]) -> Value:
 
 def summed(value: Value, dims: Sequence[int]) -> Value:
     """The sum over some dimensions."""
+    return reduced(value, dims, stablehlo.add, 0)
+
+
+def reduced(value: Value, dims: Sequence[int], combine: Callable[[Value, Value], Value], start: float) -> Value:
+    """What is left of some dimensions."""
     element = element_of(value)
     scalar = ir.RankedTensorType.get([], element)
     shape = [length for dim, length in enumerate(shape_of(value)) if dim not in dims]
     reduction = stablehlo.ReduceOp(
-        [ir.RankedTensorType.get(shape, element)], [value], [filled(0, (), element)], integers(dims)
+        [ir.RankedTensorType.get(shape, element)], [value], [filled(start, (), element)], integers(dims)
     )
     block = reduction.operation.regions[0].blocks.append(scalar, scalar)
     with ir.InsertionPoint(block):
-        stablehlo.return_([stablehlo.add(*block.arguments)])
+        stablehlo.return_([combine(*block.arguments)])
     return reduction.results[0]
+
+
+def compared(left: Value, direction: str, right: Value) -> Value:
+    """Where left is EQ, NE, LT, … right."""
+    return stablehlo.compare(left, right, stablehlo.ComparisonDirectionAttr.get(direction))
+
+
+def counted(shape: Sequence[int], dim: int, element: Any) -> Value:
+    """0, 1, 2, … along a dimension."""
+    return stablehlo.iota(ir.RankedTensorType.get(list(shape), element), dim)
+
+
+def same_bits(value: Value, element: Any) -> Value:
+    """The value's bits read as another type of that width."""
+    return stablehlo.bitcast_convert(ir.RankedTensorType.get(list(shape_of(value)), element), value)
+
+
+def whole_number(bits: int) -> Any:
+    """The type of signed integers."""
+    return ir.IntegerType.get_signless(bits)
 
 
 def dot(

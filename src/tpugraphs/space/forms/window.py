@@ -194,11 +194,9 @@ def blocks(rows: Value, backward: bool) -> Value:
 
 def _triangle(length: int, backward: bool, element: Any, *, strictly: bool = False) -> Value:
     """Ones where the row is not behind the column; before it, if strictly; behind it, if backward."""
-    kind = ir.RankedTensorType.get([length, length], ir.IntegerType.get_signless(32))
-    row, column = (stablehlo.iota(kind, dim) for dim in (0, 1))
+    row, column = (ops.counted((length, length), dim, ops.whole_number(32)) for dim in (0, 1))
     words = {(False, False): "LE", (False, True): "LT", (True, False): "GE", (True, True): "GT"}
-    direction = stablehlo.ComparisonDirectionAttr.get(words[backward, strictly])
-    return ops.converted(stablehlo.compare(row, column, direction), element)
+    return ops.converted(ops.compared(row, words[backward, strictly], column), element)
 
 
 # Gradient of pooling by the maximum -----------------------------------------------------------------------------------
@@ -236,10 +234,9 @@ def masks(op: Any) -> Value:
     offsets = list(itertools.product(*map(range, window)))
     parts = [_under(whole, offset, found) for offset in offsets]
     most, nothing = reduce(stablehlo.maximum, parts), ops.filled(0, result, element)
-    equal = stablehlo.ComparisonDirectionAttr.get("EQ")
     left, moved = None, []
     for offset, part in zip(offsets, parts, strict=True):
-        here = stablehlo.compare(part, most, equal)
+        here = ops.compared(part, "EQ", most)
         if left is not None:
             here = stablehlo.and_(here, left)
         left = stablehlo.not_(here) if left is None else stablehlo.and_(left, stablehlo.not_(here))
