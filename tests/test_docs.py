@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(console|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VERBS = tuple(
-    "tune graph forms programs collect runs pack merge doctor import export info verify evaluate synth".split()
+    "tune graph forms kernels programs collect runs pack merge doctor import export info verify evaluate synth".split()
 )
 
 

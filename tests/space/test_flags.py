@@ -16,9 +16,9 @@ from tpugraphs.measure.inputs import spread_inputs
 from tpugraphs.measure.worker import Worker
 from tpugraphs.program import Program, capture_callable
 from tpugraphs.space import Config
-from tpugraphs.space.flags import OPTIONS, Option, flag_columns, flag_settings, flag_space, xla_options
+from tpugraphs.space.flags import OPTIONS, Option, compiler_options, flag_columns, flag_settings, flag_space
 from tpugraphs.space.option_tables import DISABLED_PASSES
-from tpugraphs.target.xla import XlaTarget
+from tpugraphs.target import target_named
 
 PAGE = Path(__file__).parents[2] / "docs" / "flags.md"
 CHOICES = [
@@ -62,18 +62,19 @@ def test_the_page_lists_the_options_as_they_are(backend: str) -> None:
     assert documented(backend) == {option.name: in_words(option) for option in OPTIONS[backend]}
 
 
-def test_every_value_for_the_cpu_compiles_and_computes_the_same() -> None:
+@pytest.mark.parametrize(("name", "limit_s"), [("xla:cpu", 60), ("iree:llvm-cpu", 240)])
+def test_every_value_for_the_cpu_compiles_and_computes_the_same(name: str, limit_s: float) -> None:
     """All in one process that may die."""
-    program, target = convolution_and_dot(), XlaTarget("cpu")
+    program, target = convolution_and_dot(), target_named(name)
     configs = {
         f"{option.name}={value}": Config.of({option.name: value})
         for backend, option, value in CHOICES
-        if backend == "cpu"
+        if backend == target.backend
     }
     with Worker(program, spread_inputs(program.inputs, program.arguments), target) as worker:
         worker.start()
         jobs = {name: target.prepare(program, config) for name, config in configs.items()}
-        built = worker.build({BASELINE: target.prepare(program, Config(), probe=()), **jobs}, 60)
+        built = worker.build({BASELINE: target.prepare(program, Config(), probe=()), **jobs}, limit_s)
         assert not [answer["error"] for answer in built if "error" in answer]
         worker.ask("check", 20, name=BASELINE)
         excess = {name: worker.ask("check", 20, name=name)["excess"] for name in configs}
@@ -82,8 +83,11 @@ def test_every_value_for_the_cpu_compiles_and_computes_the_same() -> None:
 
 def test_several_passes_are_left_out_together() -> None:
     chosen = {"fusion": "off", "gemv_rewriting": "off", "vector_width": "512"}
-    assert xla_options(chosen, "cpu") == {DISABLED_PASSES: "fusion,gemv-rewriter", "xla_cpu_prefer_vector_width": "512"}
-    assert xla_options({"fusion": "on", "vector_width": "256"}, "cpu") == {}
+    assert compiler_options(chosen, "cpu") == {
+        DISABLED_PASSES: "fusion,gemv-rewriter",
+        "xla_cpu_prefer_vector_width": "512",
+    }
+    assert compiler_options({"fusion": "on", "vector_width": "256"}, "cpu") == {}
 
 
 @pytest.mark.parametrize("backend", OPTIONS)
@@ -116,11 +120,11 @@ def test_a_space_keeps_to_the_options_and_values_asked_for() -> None:
 @pytest.mark.parametrize(
     ("only", "backend", "says"),
     [
-        ({"nobody": ()}, "cpu", "nobody: no such option of XLA on cpu; expected fusion_library, "),
-        ({"nobody": ("on",)}, "cpu", "nobody: no such option of XLA on cpu; expected fusion_library, "),
+        ({"nobody": ()}, "cpu", "nobody: no such option on cpu; expected fusion_library, "),
+        ({"nobody": ("on",)}, "cpu", "nobody: no such option on cpu; expected fusion_library, "),
         ({"fusion": ("x",)}, "cpu", "fusion: expected one of on, off, without-emitters, found x"),
         ({"fusion": ("off",)}, "abacus", "abacus: no such backend; expected cpu, gpu, tpu"),
-        ({"vector_width": ("512",)}, "tpu", "vector_width: no such option of XLA on tpu"),
+        ({"vector_width": ("512",)}, "tpu", "vector_width: no such option on tpu"),
     ],
 )
 def test_what_is_unknown_is_refused(only: dict[str, tuple[str, ...]], backend: str, says: str) -> None:

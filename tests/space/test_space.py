@@ -14,7 +14,7 @@ from tests.kit.programs import CHANNELS, SHIFTED, outputs, small_program
 from tpugraphs.errors import BadRequest
 from tpugraphs.program import Program, capture_callable
 from tpugraphs.space import Config
-from tpugraphs.space.flags import OPTIONS, xla_options
+from tpugraphs.space.flags import OPTIONS, compiler_options
 from tpugraphs.space.form import forms_of
 from tpugraphs.space.product import space_of
 
@@ -111,9 +111,9 @@ def test_a_node_that_is_not_there_is_refused() -> None:
         outputs(small_program(), Config.of({"node77.form": "shifted"}))
 
 
-def test_options_become_xla_options() -> None:
-    assert xla_options({}, "cpu") == {}
-    assert list(xla_options({"fusion_library": "off"}, "cpu")) == ["xla_cpu_experimental_ynn_fusion_type"]
+def test_options_become_compiler_options() -> None:
+    assert compiler_options({}, "cpu") == {}
+    assert list(compiler_options({"fusion_library": "off"}, "cpu")) == ["xla_cpu_experimental_ynn_fusion_type"]
     for options in OPTIONS.values():
         for option in options:
             assert not next(iter(option.settings.values())), "the first choice is the compiler's own"

@@ -11,7 +11,8 @@ from tests.kit.studies import fate_of, small_captured, small_space
 from tests.kit.targets import CHECKS, Case, built
 from tpugraphs.errors import BadRequest
 from tpugraphs.space import Config
-from tpugraphs.target import target_named
+from tpugraphs.space.product import space_of
+from tpugraphs.target import TARGETS, target_named
 from tpugraphs.target.simulated import SimulatedTarget
 
 LAID_OUT = {"node0.output": "{0,1,2,3}", "input2.layout": "{0,1}"}
@@ -24,6 +25,11 @@ def case(name: str) -> Case:
     configs = (space.config(LAID_OUT), space.config(REWRITTEN))
     if name == "xla:cpu":
         return Case(target_named(name), small_captured()[0], configs)
+    if name == "iree:llvm-cpu":
+        changed = ({"node1.form": "shifted"}, {"node0.form": "patches", "data_tiling": "on"})
+        program = small_captured()[0]
+        own = space_of(program, ("form", "flags"), backend="llvm-cpu")
+        return Case(target_named(name), program, (own.config(changed[0]), own.config(changed[1])), lays_out=False)
     if name == "simulated":
         return Case(SimulatedTarget(), small_captured()[0], configs)
     near = list(islice(space.enumerate(), 1, 50))
@@ -32,7 +38,7 @@ def case(name: str) -> Case:
     return Case(SEVERE, small_captured()[0], (fine[0], fine[1]), broken)
 
 
-@pytest.mark.parametrize("name", ["xla:cpu", "simulated", SEVERE.name])
+@pytest.mark.parametrize("name", ["xla:cpu", "iree:llvm-cpu", "simulated", SEVERE.name])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract(check: Callable[[Case], None], name: str) -> None:
     check(case(name))
@@ -61,5 +67,5 @@ def test_forms_and_results_changing_options_are_probed_and_layouts_are_not() -> 
 
 @pytest.mark.parametrize("name", ["tensorrt", "xla", "xla:", "simulatedx"])
 def test_a_target_that_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(BadRequest, match=f"^{name}: no such target; expected xla:cpu, xla:gpu, xla:tpu$"):
+    with pytest.raises(BadRequest, match=f"^{name}: no such target; expected {', '.join(TARGETS[:-1])}$"):
         target_named(name)

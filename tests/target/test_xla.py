@@ -11,7 +11,9 @@ from tests.kit.programs import depthwise_net, net_arguments, small_program
 from tpugraphs.measure.inputs import spread_inputs
 from tpugraphs.space import Config
 from tpugraphs.space.product import space_of
-from tpugraphs.target.xla import OTHER, XlaExecutable, XlaTarget, own_times, shares_by_operation
+from tpugraphs.target.attribution import shares_by_operation
+from tpugraphs.target.contract import OTHER
+from tpugraphs.target.xla import XlaExecutable, XlaTarget, own_times
 
 TARGET = XlaTarget("cpu")
 
@@ -65,6 +67,25 @@ ENTRY %main (x: f32[]) -> f32[] {
     assert shares["f"] == {"tpugraphs.node3": 2 / 3, "tpugraphs.node10": 1 / 3}
     assert shares["plain"] == {"tpugraphs.node1": 1}
     assert "none" not in shares
+
+
+def test_what_a_node_was_made_into_belongs_to_it_though_its_tag_was_lost() -> None:
+    hlo = """
+%library (a: f32[]) -> f32[] {
+  ROOT %c = f32[] convolution(%a, %a)
+}
+
+ENTRY %main (x: f32[]) -> f32[] {
+  %before = f32[] add(%x, %x)
+  %full = f32[] fusion(%before), kind=kCustom, calls=%library
+  %masked = f32[] select(%full, %x, %x)
+  %aside = f32[] add(%full, %full)
+  %summed = f32[] reduce(%masked, %x), metadata={op_name="tpugraphs.node3"}
+  ROOT %lost = f32[] dot(%summed, %aside)
+}
+"""
+    shares = shares_by_operation(hlo)
+    assert shares == {name: {"tpugraphs.node3": 1.0} for name in ("full", "masked", "summed")}
 
 
 def test_what_runs_inside_a_loop_is_not_counted_twice() -> None:

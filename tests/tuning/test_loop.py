@@ -24,7 +24,7 @@ from tpugraphs.measure.worker import Worker
 from tpugraphs.program import capture_callable
 from tpugraphs.report import tuning
 from tpugraphs.space import Config
-from tpugraphs.tuning import Progress, Proof, loop, tune_program
+from tpugraphs.tuning import Progress, Proof, loop, tiles, tune_program
 from tpugraphs.tuning.loop import seconds
 
 pytestmark = pytest.mark.xdist_group("tune")
@@ -296,6 +296,18 @@ def test_budgets(budget: str | float, expected: float) -> None:
 def test_budgets_that_are_none(budget: str | float) -> None:
     with pytest.raises(BadRequest, match="budget"):
         seconds(budget)
+
+
+def test_another_compiler_is_tuned_likewise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(loop, "OPTIONS", {"iree:llvm-cpu": {"im2col": ("on",)}})
+    monkeypatch.setattr(tiles, "CHOICES", 3)
+    program = capture_callable(depthwise_net, *net_arguments())
+    outcome = tune_program(program, target="iree:llvm-cpu", budget=300, forms=SHIFTED)
+    assert outcome.best.as_dict() == {"node0.form": "shifted", "node2.form": "shifted"}
+    assert not outcome.failed
+    assert {knob.kind for knob in outcome.space.knobs} == {"form", "flag", "tile"}
+    outcome.save(tmp_path)
+    assert_same(tg.Outcome.load(tmp_path)(*net_arguments()), depthwise_net(*net_arguments()))
 
 
 def test_a_target_that_does_not_exist() -> None:

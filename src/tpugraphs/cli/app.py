@@ -7,10 +7,10 @@ from cyclopts import App
 from tpugraphs import __version__
 from tpugraphs.cli.data_verbs import evaluate, export, import_, info, synth, verify
 from tpugraphs.cli.measuring_verbs import collect, doctor, merge, pack, runs
-from tpugraphs.cli.program_verbs import forms, graph, programs, tune
+from tpugraphs.cli.program_verbs import forms, graph, kernels, programs, tune
 
 _VERBS = (
-    *(tune, graph, forms, programs, collect, runs, pack, merge, doctor),
+    *(tune, graph, forms, kernels, programs, collect, runs, pack, merge, doctor),
     *(import_, export, info, verify, evaluate, synth),
 )
 

@@ -45,7 +45,7 @@ def collect(
         What varies: layout, form, flags, several with commas between, or joint for all of them.
     programs
         Programs of the zoo by name, variant or family, with * for anything (`resnet*`, `*/train/*`), tier:small, a
-        MODULE.py:FUNCTION or a StableHLO file. Several may follow.
+        MODULE.py:FUNCTION, a StableHLO or an HLO file. Several may follow.
     into
         The folder of the journal, new or one to go on with.
     configs
@@ -53,7 +53,7 @@ def collect(
     search
         random draws them, a quarter anywhere and the others near the default; default lets them evolve from it.
     target
-        The compiler and device: xla:cpu, or xla:gpu and xla:tpu where jax finds one.
+        The compiler and device: xla:cpu, or xla:gpu and xla:tpu where jax finds one; iree:llvm-cpu with the extra.
     budget
         How long it may take in all, such as 90s, 20m, 8h; each program gets an equal share of what is left.
     seed

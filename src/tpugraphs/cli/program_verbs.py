@@ -28,9 +28,9 @@ def tune(
     Parameters
     ----------
     source
-        MODULE.py:FUNCTION, a StableHLO file, or a program of the zoo such as mobilenetv2 (`tpugraphs programs`).
+        MODULE.py:FUNCTION, a StableHLO or HLO file, or a program of the zoo such as mobilenetv2 (`tpugraphs programs`).
     target
-        The compiler and device; so far xla:cpu.
+        The compiler and device: xla:cpu, or iree:llvm-cpu with the extra.
     budget
         How long it may take, the proof included: 90s, 2m, 1h.
     arg
@@ -129,7 +129,7 @@ def forms(
     Parameters
     ----------
     source
-        MODULE.py:FUNCTION, a StableHLO file, or a program of the zoo (`tpugraphs programs`).
+        MODULE.py:FUNCTION, a StableHLO or HLO file, or a program of the zoo (`tpugraphs programs`).
     arg
         An example argument of the function, such as f32[8,128]; once for each.
     apply
@@ -164,6 +164,38 @@ def forms(
     spent = {} if no_times else node_times(program, target_named("xla:cpu"))
     show(report.forms(program, found, spent, every=every))
     show(f"program {program.digest}")
+
+
+def kernels(
+    source: str,
+    /,
+    *,
+    target: str = "iree:llvm-cpu",
+    arg: Annotated[list[str] | None, Parameter(negative="")] = None,
+    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+) -> None:
+    """Show which kernels a compiler makes of a program, how they are tiled, and how long each takes in place.
+
+    Parameters
+    ----------
+    source
+        MODULE.py:FUNCTION, a StableHLO or HLO file, or a program of the zoo (`tpugraphs programs`).
+    target
+        The compiler and device: iree:llvm-cpu, which comes with the extra iree.
+    arg
+        An example argument of the function, such as f32[8,128]; once for each.
+    every
+        List every kernel of a large program.
+    """
+    from tpugraphs.measure.profiling import kernel_times
+    from tpugraphs.program import resolve_source
+    from tpugraphs.report import kernels as report
+    from tpugraphs.target import target_named
+
+    compiler = target_named(target)
+    program = resolve_source(source, arguments=tuple(arg or ()))
+    found, times = kernel_times(program, compiler)
+    show(report.kernels(f"{program.name} on {compiler.name}", found, times, every=every))
 
 
 def programs(

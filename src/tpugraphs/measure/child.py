@@ -8,7 +8,7 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ import numpy as np
 from tpugraphs.child import limit_memory, serve
 from tpugraphs.measure import check, timing
 from tpugraphs.target import Executable, target_named
+from tpugraphs.target.contract import TILES, Kernels
 
 BASELINE = "baseline"
+_NUDGES = 3
+"""Where a rounding turns something over, as a maximum or a mask, one try may miss it."""
 Reply = dict[str, Any]
 
 
@@ -36,6 +39,8 @@ class Child:
 
     _built: dict[str, _Built] = field(default_factory=dict)
     _expected: dict[str, np.ndarray] = field(default_factory=dict)
+    _strayed: dict[str, float] = field(default_factory=dict)
+    """How far nudged inputs move the default's results."""
 
     def load(self, target: str, inputs: str, dtypes: list[str], memory: int | None) -> Reply:
         """Takes the program's inputs from an npz file."""
@@ -57,17 +62,22 @@ class Child:
     def _build(self, job: dict[str, Any]) -> Reply:
         start = time.perf_counter()
         try:
-            executable = self._target.build(Path(job["module"]).read_bytes(), job["options"])
-            compile_s = time.perf_counter() - start
-            probing = None
-            if job["probing"] is not None:
-                probing = self._target.build(Path(job["probing"]).read_bytes(), job["options"])
+            with ThreadPoolExecutor(max_workers=1) as beside:
+                waiting = None if job["probing"] is None else beside.submit(self._build_probing, job)
+                executable = self._target.build(Path(job["module"]).read_bytes(), job["options"])
+                compile_s = time.perf_counter() - start
+                probing = None if waiting is None else waiting.result()
         except Exception as error:  # every failure of a compiler is data
             return {"error": _in_one_line(error)}
         layouts = {int(index): tuple(layout) for index, layout in job["input_layouts"].items()}
         self._built[job["name"]] = _Built(executable, layouts, probing, job["probes"])
         same = json.dumps([executable.identity, sorted(job["options"].items()), sorted(layouts.items())])
         return {"compile_s": compile_s, "identity": hashlib.sha256(same.encode()).hexdigest()[:16]}
+
+    def _build_probing(self, job: dict[str, Any]) -> Executable:
+        """Its kernels are others, and cut as the compiler would."""
+        options = {name: value for name, value in job["options"].items() if name != TILES}
+        return self._target.build(Path(job["probing"]).read_bytes(), options)
 
     def check(self, name: str) -> Reply:
         """Runs the program itself, and the one with probes if there is one, and compares with the default's.
@@ -81,12 +91,23 @@ class Child:
         judged = [check.by_name(outputs, [])]
         if built.probing is not None:
             judged.append(check.by_name(built.probing(arguments), built.probes))
-            built.probing = None  # it has served
         if name == BASELINE:
-            self._expected = judged[-1]
+            self._expect(judged[-1], built)
+        built.probing = None  # it has served
+        if name == BASELINE:
             return {"spread": check.spread_of(judged[-1]), "own_spread": check.spread_of(judged[0])}
-        excess, where = max((check.deviation(found, self._expected) for found in judged), key=lambda pair: pair[0])
+        deviations = [check.deviation(found, self._expected, self._strayed) for found in judged]
+        excess, where = max(deviations, key=lambda pair: pair[0])
         return {"excess": excess if np.isfinite(excess) else 1e30, "where": where, "call_s": call_s}
+
+    def _expect(self, results: dict[str, np.ndarray], built: _Built) -> None:
+        """Takes the default's results for right, and finds out how firm they are."""
+        executable, probes = (built.probing, built.probes) if built.probing else (built.executable, [])
+        self._expected, self._strayed = results, {}
+        for seed in range(_NUDGES):
+            moved = [self._target.place(check.nudged(array, seed), None) for array in self._arrays]
+            strayed = check.strays(check.by_name(executable(moved), probes), results)
+            self._strayed = {name: max(far, self._strayed.get(name, 0.0)) for name, far in strayed.items()}
 
     def time(self, names: list[str], rounds: int, sample_s: float, seed: int) -> Reply:
         gc.collect()
@@ -95,6 +116,14 @@ class Child:
 
     def profile(self, name: str, calls: int) -> Reply:
         return {"ns": self._built[name].executable.profile(self._arguments(name), calls)}
+
+    def kernels(self, name: str, calls: int) -> Reply:
+        """What the program is made of, and ns per call of each."""
+        executable = self._built[name].executable
+        if not isinstance(executable, Kernels):
+            return {"error": f"{self._target.name} does not tell its kernels; iree:llvm-cpu does"}
+        times = executable.kernel_times(self._arguments(name), calls)
+        return {"kernels": [asdict(kernel) for kernel in executable.kernels()], "ns": times}
 
     def pin(self, cpus: list[int] | None) -> Reply:
         """Keeps this thread, which hands out the work, on these processors; the compiler's own threads go anywhere."""
@@ -139,7 +168,7 @@ def _resident_bytes() -> int:
 
 def main() -> None:
     child = Child()
-    names = ("load", "build", "check", "time", "profile", "pin", "drop")
+    names = ("load", "build", "check", "time", "profile", "kernels", "pin", "drop")
     serve({name: getattr(child, name) for name in names})
 
 

@@ -17,7 +17,7 @@ from tpugraphs.program import Program
 from tpugraphs.program.graphs import node_of_place
 from tpugraphs.program.selection import Selected
 from tpugraphs.space import Space
-from tpugraphs.space.knobs import FORM
+from tpugraphs.space.knobs import FORM, SPACES
 from tpugraphs.space.layout import OPERATIONS
 from tpugraphs.space.product import encoding_of, space_of, spaces_named
 from tpugraphs.space.search import SEARCHES
@@ -51,7 +51,10 @@ class Wanted:
     """What the default may take to compile, check and time; limits for configs follow from what it takes."""
 
     def __post_init__(self) -> None:
-        target_named(self.target)
+        possible = [space for space in target_named(self.target).spaces if space in SPACES]
+        if absent := [space for space in self.spaces if space not in possible]:
+            wanted = f"{', '.join(absent)}: no such space of {self.target}"
+            raise BadRequest(f"{wanted}; expected {', '.join(possible)}, or several with commas")
         if self.search not in SEARCHES:
             raise BadRequest(f"{self.search}: no such search; expected {' or '.join(SEARCHES)}")
         if self.configs < 1:

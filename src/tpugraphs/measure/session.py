@@ -24,6 +24,7 @@ from tpugraphs.measure.worker import Worker
 from tpugraphs.program import Program
 from tpugraphs.space import Config
 from tpugraphs.target import Job, Target
+from tpugraphs.types import Kernel
 
 ROUNDS, SAMPLE_S = 5, 0.03
 FIRST_LIMIT_S = 300.0
@@ -100,6 +101,8 @@ class Session:
     worker: Worker = field(init=False)
     _probe: Collection[str] | None = None
     """Where the program's own results show nothing (all the same, all NaN), every config is judged by nodes inside."""
+    _right: set[tuple[str, str]] = field(default_factory=set)
+    """Choices that were judged by results inside the program, and found right."""
     _levels: deque[_Level] = field(default_factory=deque)
     """What the default took of late."""
     _held: int = 0
@@ -210,6 +213,28 @@ class Session:
         """ns per call by node tag."""
         return self._ask("profile", self._limit + _LIMIT_FACTOR, name=name, calls=calls).get("ns", {})
 
+    def kernels(self, name: str, calls: int) -> tuple[list[Kernel], dict[str, float]]:
+        """The kernels of what was built, and ns per call by their names, of all places that run one."""
+        reply = self._ask("kernels", self._limit + _LIMIT_FACTOR, name=name, calls=calls)
+        if "error" in reply:
+            raise ChildFailed(RUN_ERROR, reply["error"])
+        return [Kernel.from_json(one) for one in reply["kernels"]], reply["ns"]
+
+    def kernels_of(self, config: Config, calls: int) -> tuple[list[Kernel], dict[str, float]]:
+        """The kernels of a config, checked and timed in place; raises `ChildFailed` where it does not come to that."""
+        if not self.worker.alive:
+            self.begin()
+        name = config.digest
+        self.build({name: config})
+        checked = self._ask("check", self._limit, name=name)
+        if "error" in checked:
+            raise ChildFailed(RUN_ERROR, checked["error"])
+        if checked["excess"] > 1:
+            raise ChildFailed(WRONG_RESULT, checked["where"])
+        found = self.kernels(name, calls)
+        self.drop([name])
+        return found
+
     def pin(self, place: Processors) -> bool:
         """Keeps the worker's main thread there, or anywhere; whether the system lets it."""
         return "error" not in self.worker.ask("pin", _LIMIT_S, cpus=None if place is None else list(place))
@@ -285,6 +310,8 @@ class Session:
             done[config] = _failure(config, RUN_ERROR, reply["error"], built)
         elif reply["excess"] > 1:
             done[config] = _failure(config, WRONG_RESULT, reply["where"], built)
+        else:
+            self._right |= set(config.changes)
         return reply.get("call_s", 0.0)
 
     def _time(
@@ -341,8 +368,16 @@ class Session:
         with self._clock("prepare"):
             jobs = {name: self.target.prepare(self.program, config, probe) for name, config in configs.items()}
         with self._clock("build"):
-            told = jobs if probing else {name: _unprobed(job) for name, job in jobs.items()}
+            told = {
+                name: job if probing and self._needs_probing(configs[name]) else _unprobed(job)
+                for name, job in jobs.items()
+            }
             return self.worker.build(told, self._limits(len(jobs)))
+
+    def _needs_probing(self, config: Config) -> bool:
+        """A node that was found right in a form is so beside other nodes' forms, and so are options; the program's own
+        results are compared all the same."""
+        return config.is_default or self._probe is not None or not set(config.changes) <= self._right
 
     def _ask(self, do: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
         with self._clock(do):

@@ -71,7 +71,8 @@ class Worker(ChildProcess):
 
 
 def _platform(target: str) -> dict[str, str]:
-    return {"JAX_PLATFORMS": "cpu"} if target == "xla:cpu" else {}
+    """On the CPU, and beside another runtime, JAX is to take no other device."""
+    return {"JAX_PLATFORMS": "cpu"} if target == "xla:cpu" or target.startswith("iree:") else {}
 
 
 def _storable(value: Array, dtype: str) -> Array:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tpugraphs.report.tables import count_of, plain_table, time_of
-from tpugraphs.target.xla import OTHER
+from tpugraphs.target.contract import OTHER
 from tpugraphs.tuning import Outcome, Progress
 
 _MOST_ROWS = 12

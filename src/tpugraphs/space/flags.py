@@ -1,8 +1,9 @@
-"""Options of XLA that apply to a whole program: as a space, as XLA takes them, and as feature columns.
+"""Compilers' options that apply to a whole program: as a space, as the compiler takes them, and as feature columns.
 
 An option is in the tables if it changes what is generated or called, is taken by a single compile, and is no debugging
 aid. Its first value is the compiler's own. The table for the CPU was tried, option by option and value by value, with
-jaxlib 0.10.2 (see docs/flags.md); those for GPU and TPU are from documentation and were not run.
+jaxlib 0.10.2 (see docs/flags.md); those for GPU and TPU are from documentation and were not run. The table for
+`llvm-cpu` is IREE's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tpugraphs.errors import BadRequest
 from tpugraphs.space.knobs import FLAG, PROGRAM, Knob, Space
 from tpugraphs.space.option_tables import OPTIONS, Option
 
-__all__ = ["OPTIONS", "Option", "flag_columns", "flag_settings", "flag_space", "xla_options"]
+__all__ = ["OPTIONS", "Option", "compiler_options", "flag_columns", "flag_settings", "flag_space"]
 
 
 def flag_space(backend: str, only: Mapping[str, Sequence[str]] | None = None) -> Space:
@@ -39,8 +40,8 @@ def flag_space(backend: str, only: Mapping[str, Sequence[str]] | None = None) ->
     )
 
 
-def xla_options(chosen: Mapping[str, str], backend: str) -> dict[str, str]:
-    """The XLA options behind chosen values; passes that several of them leave out are joined."""
+def compiler_options(chosen: Mapping[str, str], backend: str) -> dict[str, str]:
+    """The compiler's options behind chosen values; passes that several of them leave out are joined."""
     merged: dict[str, str] = {}
     for name, value in chosen.items():
         for flag, text in _setting(name, value, backend).items():
@@ -71,7 +72,7 @@ def _options(backend: str) -> tuple[Option, ...]:
 def _option(name: str, backend: str) -> Option:
     by_name = {option.name: option for option in _options(backend)}
     if name not in by_name:
-        raise BadRequest(f"{name}: no such option of XLA on {backend}; expected {', '.join(by_name)}")
+        raise BadRequest(f"{name}: no such option on {backend}; expected {', '.join(by_name)}")
     return by_name[name]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tpugraphs.errors import BadRequest
 
-FORM, LAYOUT, FLAG = "form", "layout", "flag"
+FORM, LAYOUT, FLAG, TILE = "form", "layout", "flag", "tile"
 SPACES, JOINT = ("layout", "form", "flags"), "joint"
 """The spaces of a program, and the name of the product of all."""
 PROGRAM = "program"
@@ -39,9 +39,9 @@ class Knob:
     name: str
     """`node3.form`, `node3.output`, `input7.layout`, or an option's name."""
     kind: str
-    """`form`, `layout` or `flag`."""
+    """`form`, `layout`, `flag` or `tile`."""
     place: str
-    """A node's tag, an input as `input7`, or `program`: where it acts, and where its time is looked up."""
+    """A node's tag, an input as `input7`, a kernel's hash, or `program`: where it acts, and where its time is found."""
     choices: tuple[str, ...]
     """The first is the compiler's own."""
     label: str

@@ -1,4 +1,4 @@
-"""The options of XLA by backend, as data: what can be chosen, and which XLA options make it so."""
+"""Compilers' options by backend, as data: what can be chosen, and which options of the compiler make it so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Option:
     name: str
     meaning: str
     settings: Mapping[str, Mapping[str, str]]
-    """By value: the XLA options that make it so; none for the compiler's own, which comes first."""
+    """By value: the compiler's options that make it so; none for its own way, which comes first."""
     may_change_results: str = ""
     """Why results may differ beyond the order of sums; empty where they do not."""
 
@@ -294,5 +294,29 @@ _TPU = (
     ),
 )
 
-OPTIONS: Mapping[str, tuple[Option, ...]] = MappingProxyType({"cpu": _CPU, "gpu": _GPU, "tpu": _TPU})
+_ON = {"on": "true"}
+_LLVM_CPU: tuple[Option, ...] = (
+    _number("opt_level", "--iree-opt-level", "the level of the whole compilation", "O3", "O2", "O1", "O0"),
+    _choice("data_tiling", "--iree-opt-data-tiling", "matrices are packed in tiles beforehand", "off", _ON),
+    _choice("im2col", "--iree-global-opt-use-im2col-for-convs", "convolutions as products of patches", "off", _ON),
+    _number(
+        "microkernels",
+        "--iree-llvmcpu-enable-ukernels",
+        "kernels written by hand, for packed matrices",
+        "default",
+        "all",
+        "none",
+    ),
+    _choice(
+        "aggressive_fusion",
+        "--iree-dispatch-creation-enable-aggressive-fusion",
+        "more operations become one kernel",
+        "off",
+        _ON,
+    ),
+)
+
+OPTIONS: Mapping[str, tuple[Option, ...]] = MappingProxyType(
+    {"cpu": _CPU, "gpu": _GPU, "tpu": _TPU, "llvm-cpu": _LLVM_CPU}
+)
 """By backend."""

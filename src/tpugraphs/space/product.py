@@ -10,9 +10,9 @@ from tpugraphs.errors import BadRequest
 from tpugraphs.program import Program, mlir
 from tpugraphs.program.graphs import node_of_place
 from tpugraphs.space.encoding import Encoding
-from tpugraphs.space.flags import OPTIONS, flag_space, xla_options
+from tpugraphs.space.flags import OPTIONS, compiler_options, flag_space
 from tpugraphs.space.form import FORMS, Form, check, form_space, rewrite
-from tpugraphs.space.knobs import FLAG, FORM, JOINT, LAYOUT, SPACES, Config, Space, product
+from tpugraphs.space.knobs import FLAG, FORM, JOINT, LAYOUT, SPACES, TILE, Config, Space, product
 from tpugraphs.space.layout import OPERATIONS, constrain, lay_out_inputs, layout_space
 from tpugraphs.space.notation import Layout, parse_layout
 
@@ -59,33 +59,48 @@ class Applied:
 
     module: Any
     options: Mapping[str, str]
-    """Of XLA."""
+    """Of the compiler."""
     input_layouts: Mapping[int, Layout]
     """Of the arguments that do not come row-major."""
+    tiles: Mapping[str, str]
+    """Of the kernels that are cut in another way, by their hashes."""
 
 
-def apply(program: Program, config: Config, *, backend: str = "cpu", forms: Mapping[str, Form] = FORMS) -> Applied:
-    """The rewritten module, the options to compile it with, and how its arguments are laid out."""
+def apply(
+    program: Program,
+    config: Config,
+    *,
+    backend: str = "cpu",
+    forms: Mapping[str, Form] = FORMS,
+    keep: bool = False,
+) -> Applied:
+    """The rewritten module, the options to compile it with, and how its arguments are laid out.
+
+    With `keep`, rewritten nodes stay as they were beside their forms, for probes to compare.
+    """
     module = mlir.parse(program.text, program.name)
     layouts: dict[str, dict[str, Layout]] = {}
     inputs: dict[int, Layout] = {}
     written: dict[str, str] = {}
     flags: dict[str, str] = {}
+    tiles: dict[str, str] = {}
     for name, choice in config.changes:
         owner, _, aspect = name.rpartition(".")
         if not owner:
             flags[name] = choice
-        elif aspect == "form":
+        elif aspect == FORM:
             written[mlir.long(owner)] = choice
+        elif aspect == TILE:
+            tiles[owner] = choice
         elif owner.startswith("input"):
             inputs[_input(owner, program)] = parse_layout(choice)
         else:
             layouts.setdefault(mlir.long(owner), {})[aspect] = parse_layout(choice)
     check(module, written, forms)
     constrain(module, layouts)
-    rewrite(module, written, forms)
+    rewrite(module, written, forms, keep=keep)
     lay_out_inputs(module, inputs)
-    return Applied(module, xla_options(flags, backend), inputs)
+    return Applied(module, compiler_options(flags, backend), inputs, tiles)
 
 
 def may_change_results(config: Config, backend: str) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tpugraphs.types import Array
+from tpugraphs.types import Array, Kernel
 
 if TYPE_CHECKING:
     from tpugraphs.program import Program
     from tpugraphs.space import Config
+
+
+OTHER = "other"
+"""In a profile, what belongs to no node."""
+TILES = "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,7 @@ class Job:
 
     module: bytes
     options: Mapping[str, str]
+    """Of the compiler; and under `TILES`, where kernels are to be cut in another way, which and how, as JSON."""
     input_layouts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Minor to major, of the arguments that do not come row-major."""
     probing: bytes | None = None
@@ -39,12 +45,29 @@ class Executable(Protocol):
         """The results as numpy arrays."""
         ...
 
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results, all there: on the device where that is JAX's, else numpy arrays."""
+        ...
+
     def sample_ns(self, arguments: Sequence[Any], calls: int) -> float:
         """How long this many calls take."""
         ...
 
     def profile(self, arguments: Sequence[Any], calls: int) -> dict[str, float]:
         """ns per call by node tag, and `other`; empty where the target cannot tell."""
+        ...
+
+
+@runtime_checkable
+class Kernels(Protocol):
+    """A compiled program whose kernels can be told apart: not every target's."""
+
+    def kernels(self) -> list[Kernel]:
+        """In the program's order."""
+        ...
+
+    def kernel_times(self, arguments: Sequence[Any], calls: int) -> dict[str, float]:
+        """ns per call by the kernel's name, in place."""
         ...
 
 
@@ -58,7 +81,12 @@ class Target(Protocol):
 
     @property
     def backend(self) -> str:
-        """Whose options apply: `cpu`, `gpu`, `tpu`."""
+        """Whose options apply: `cpu`, `gpu`, `tpu`, `llvm-cpu`."""
+        ...
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """What can be chosen there: `layout`, `form`, `flags`, `tile`."""
         ...
 
     def prepare(self, program: Program, config: Config, probe: Collection[str] | None = None) -> Job:

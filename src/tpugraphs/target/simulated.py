@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpugraphs.errors import BadRequest
+from tpugraphs.space.knobs import SPACES
 from tpugraphs.target.contract import Job
 from tpugraphs.types import Array
 
@@ -82,6 +83,10 @@ class SimulatedTarget:
     @property
     def backend(self) -> str:
         return "cpu"
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        return SPACES
 
     def prepare(self, program: Program, config: Config, probe: Collection[str] | None = None) -> Job:  # noqa: ARG002
         told = {"program": program.name, "changes": config.as_dict()}
@@ -155,6 +160,8 @@ class SimulatedExecutable:
             time.sleep(self._ns / 1e9)
         wrong = bool(self._changes) and self._target.fate(self._config) == "wrong"
         return [np.linspace(0, 1, 8) + (0.1 if wrong else 0.0)]
+
+    run = __call__
 
     def sample_ns(self, arguments: Sequence[Any], calls: int) -> float:  # noqa: ARG002
         machine = math.exp(self._target.drift * (time.monotonic() - self._target.begun))

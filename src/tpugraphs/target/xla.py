@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,17 +17,13 @@ from jax.sharding import SingleDeviceSharding
 from jaxlib import xla_client
 
 from tpugraphs.program import Program, mlir
-from tpugraphs.program.mlir import TAG
-from tpugraphs.program.probes import add_probes
 from tpugraphs.space import Config
 from tpugraphs.space.form import FORMS, Form
-from tpugraphs.space.product import apply, may_change_results
-from tpugraphs.target.contract import Job
+from tpugraphs.space.knobs import SPACES
+from tpugraphs.target.attribution import shares_by_operation
+from tpugraphs.target.contract import OTHER, Job
+from tpugraphs.target.preparing import prepare_job
 
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
-_CALLS = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
-OTHER = "other"
 PLATFORMS = ("cpu", "gpu", "tpu")
 
 
@@ -43,16 +37,20 @@ class XlaTarget:
     def name(self) -> str:
         return f"xla:{self.backend}"
 
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        return SPACES
+
     def prepare(self, program: Program, config: Config, probe: Collection[str] | None = None) -> Job:
-        """What may change results (forms, some options) is judged by results inside the program too, in a second
-        module; layouts only move values, and for them the program's own results will do."""
-        applied = apply(program, config, backend=self.backend, forms=self._forms)
-        module, probing, probes = mlir.to_bytecode(applied.module), None, ()
-        rewritten = [mlir.long(name.removesuffix(".form")) for name, _ in config.changes if name.endswith(".form")]
-        if probe is not None or rewritten or may_change_results(config, self.backend):
-            probes = add_probes(applied.module, program, {*rewritten, *(probe or ())})
-            probing = mlir.to_bytecode(applied.module)
-        return Job(module, applied.options, applied.input_layouts, probing, probes)
+        return prepare_job(
+            program,
+            config,
+            probe,
+            backend=self.backend,
+            forms=self._forms,
+            spaces=self.spaces,
+            write=mlir.to_bytecode,
+        )
 
     def build(self, module: bytes | str, options: Mapping[str, str]) -> XlaExecutable:
         device = self._device()
@@ -145,25 +143,3 @@ def own_times(events: Iterable[tuple[str, float, float]]) -> Iterator[tuple[str,
         around.append([name, start + ns, ns])
     while around:
         yield around[-1][0], around.pop()[2]
-
-
-def shares_by_operation(hlo: str) -> dict[str, dict[str, float]]:
-    """For each instruction of an HLO text, the nodes it belongs to by their share of what it is made of."""
-    own: dict[str, Counter[str]] = {}
-    calls: dict[str, str] = {}
-    inside: dict[str, Counter[str]] = {}
-    current = ""
-    for line in hlo.splitlines():
-        if (head := _COMPUTATION.match(line)) is not None:
-            current = head[1]
-        elif (instruction := _INSTRUCTION.match(line)) is not None:
-            tag, called = TAG.search(line), _CALLS.search(line)
-            if called is not None:
-                calls[instruction[1]] = called[1]
-            if tag is not None:
-                own[instruction[1]] = Counter([tag[0]])
-                inside.setdefault(current, Counter())[tag[0]] += 1
-    fused = {name: inside[called] for name, called in calls.items() if called in inside}
-    return {
-        name: {tag: count / parts.total() for tag, count in parts.items()} for name, parts in {**own, **fused}.items()
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -20,15 +20,19 @@ from tpugraphs.measure.timing import Ratio, paired_ratio
 from tpugraphs.program import Program, capture_callable
 from tpugraphs.space import Config, Space
 from tpugraphs.space.form import FORMS, Form
-from tpugraphs.space.knobs import FORM
+from tpugraphs.space.knobs import FORM, TILE
 from tpugraphs.space.product import space_of
-from tpugraphs.target import Target
-from tpugraphs.target.xla import XlaTarget
+from tpugraphs.target import Target, target_named
 from tpugraphs.tuning.outcome import Outcome, Proof
 from tpugraphs.tuning.strategy import CornersThenClimb
+from tpugraphs.tuning.tiles import TileSearch, by_digest
+from tpugraphs.types import Kernel
 
-TARGETS = ("xla:cpu",)
-OPTIONS = {"fusion_library": ("off",)}
+OPTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "xla:cpu": {"fusion_library": ("off",)},
+    "iree:llvm-cpu": {"im2col": ("on",), "data_tiling": ("on",)},
+}
+"""By target, the options that are tried in every combination with the forms."""
 CORES = os.cpu_count() or 1
 """How many compiles at a time a proof is reckoned with."""
 PROOF_PROCESSES, PROOF_ROUNDS = 5, 12
@@ -38,7 +42,11 @@ _PROOF_SHARE = 0.5
 _FINALISTS = 3
 _WORTH_A_PROOF = 0.99
 """A search that found nothing below this share of the default's time has found nothing."""
-_PROFILED_CALLS, _SEARCH_PROFILED_CALLS = 5, 2
+_PROFILED_CALLS, _SEARCH_PROFILED_CALLS, _KERNEL_CALLS = 5, 2, 3
+_FORMS_SHARE = 0.6
+"""Of the time before the proof, where tiles are to be tried after forms."""
+_REPAIRS = 6
+"""So many times tiles that the compiler refuses are taken out of a choice for all kernels."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
 
 
@@ -85,11 +93,12 @@ def tune_program(
 ) -> Outcome:
     """Tunes a program, with `most` configs at the most. Ctrl-C ends the search and returns what was found, without a
     proof."""
-    if target not in TARGETS:
-        raise BadRequest(f"{target}: no such target; expected {' or '.join(TARGETS)}")
-    space = space_of(program, options=OPTIONS, forms=forms)
+    if target not in OPTIONS:
+        raise BadRequest(f"{target}: no such target; expected {' or '.join(OPTIONS)}")
+    compiler = target_named(target, forms)
+    space = space_of(program, backend=compiler.backend, options=OPTIONS[target], forms=forms)
     begun = start or time.monotonic()
-    run = _Run(program, XlaTarget("cpu", forms), space, seconds(budget), seed, watch or (lambda _: None), begun, most)
+    run = _Run(program, compiler, space, seconds(budget), seed, watch or (lambda _: None), begun, most)
     return run.carry_out()
 
 
@@ -162,19 +171,67 @@ class _Run:
         )
 
     def _search(self) -> str:
+        tiled = TILE in self.target.spaces
+        ended = self._search_forms(_FORMS_SHARE if tiled else 1.0)
+        return self._search_tiles() if tiled and ended != "count" else ended
+
+    def _search_forms(self, share: float) -> str:
+        """Forms and options, in this share of the time before the proof."""
         strategy = CornersThenClimb(self.space, self.profiles[Config()])
         while True:
-            if self.used_s + self._proof_s() + self._one_more_s() > self.budget_s:
+            if self.used_s + self._one_more_s() > share * (self.budget_s - self._proof_s()):
                 return "budget"
             if self.most is not None and len(self.measurements) >= self.most:
                 return "count"
             config = strategy.ask()
             if config is None:
                 return "exhausted"
-            [measured] = self.session.measure([config], profiled_calls=_SEARCH_PROFILED_CALLS)
-            self.measurements.append(measured)
+            measured = self._measure(config)
             strategy.tell(config, measured.ratio.value if measured.ratio else None, measured.node_ns)
-            self._tell("searching")
+
+    def _search_tiles(self) -> str:
+        """Of the kernels that the best config so far is made of."""
+        base = self._best_so_far()
+        try:
+            kernels, times = self.session.kernels_of(base, _KERNEL_CALLS)
+        except ChildFailed:
+            return "budget"
+        search = TileSearch(kernels, times, seed=self.seed)
+        self.space = self.space * search.space
+        ended, took_s = "exhausted", self._one_more_s()
+        while asked := search.ask():
+            if self.used_s + self._proof_s() + took_s + self._one_more_s() > self.budget_s:
+                ended = "budget"
+                break
+            begun = self.used_s
+            search.tell(asked, self._kernel_times(base, asked, kernels))
+            took_s = self.used_s - begun
+            self._tell(f"tiles, {len(search.best)} of {len(search.space.knobs)} kernels faster")
+        if search.best:
+            self._measure(Config.of({**base.as_dict(), **search.best}))
+        return ended
+
+    def _kernel_times(self, base: Config, asked: dict[str, str], kernels: Sequence[Kernel]) -> dict[str, float]:
+        """ns by kernel. Tiles that the compiler names as the trouble leave `asked`, and the rest is tried again."""
+        names = {kernel.digest: kernel.name for kernel in kernels}
+        for _ in range(_REPAIRS):
+            try:
+                found, times = self.session.kernels_of(Config.of({**base.as_dict(), **asked}), _KERNEL_CALLS)
+                return by_digest(found, times)
+            except ChildFailed as error:
+                guilty = [name for name in asked if names[name.removesuffix(f".{TILE}")] in str(error)]
+                if not guilty:
+                    break
+                for name in guilty:
+                    del asked[name]
+        asked.clear()
+        return {}
+
+    def _measure(self, config: Config) -> Measurement:
+        [measured] = self.session.measure([config], profiled_calls=_SEARCH_PROFILED_CALLS)
+        self.measurements.append(measured)
+        self._tell("searching")
+        return measured
 
     def _choose(self) -> Config:
         """Measures the finalists against each other; the default if none is worth it."""

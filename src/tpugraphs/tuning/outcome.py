@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -18,7 +18,7 @@ from tpugraphs.measure.timing import Ratio
 from tpugraphs.program import InputSpec, Node, Program
 from tpugraphs.program.trees import describe_tree, rebuild
 from tpugraphs.space import Config, Knob, Space
-from tpugraphs.target.xla import XlaExecutable, XlaTarget
+from tpugraphs.target import Executable, Target, target_named
 
 SCHEMA_VERSION = 2
 _OUTCOME, _PROGRAM = "outcome.json", "program.mlir"
@@ -66,7 +66,7 @@ class Outcome:
     ended: str
     """Why the search ended: budget, count, exhausted or interrupted."""
     fingerprint: Mapping[str, str]
-    _running: list[XlaExecutable] = field(default_factory=list, repr=False)
+    _running: list[Executable] = field(default_factory=list, repr=False)
 
     @property
     def best(self) -> Config:
@@ -113,8 +113,8 @@ class Outcome:
         return results if self.program.out_tree is None else rebuild(self.program.out_tree, results)
 
     @property
-    def _target(self) -> XlaTarget:
-        return XlaTarget(self.target.removeprefix("xla:"))
+    def _target(self) -> Target:
+        return target_named(self.target)
 
     def __str__(self) -> str:
         return f"{self.program.name} on {self.target}: {self.verdict}"
@@ -188,7 +188,7 @@ class Outcome:
         )
 
 
-def _checked(program: Program, target: XlaTarget, leaves: list[Any]) -> list[Any]:
+def _checked(program: Program, target: Target, leaves: list[Any]) -> list[Any]:
     """Device arrays of exactly the program's shapes and dtypes: the runtime itself would not notice others."""
     if len(leaves) != len(program.inputs):
         raise BadRequest(f"{program.name}: expected {len(program.inputs)} arrays, found {len(leaves)}")
@@ -198,7 +198,7 @@ def _checked(program: Program, target: XlaTarget, leaves: list[Any]) -> list[Any
         if value.shape != spec.shape or value.dtype != numpy_dtype(spec.dtype):
             wanted = f"{spec.dtype} {spec.shape}"
             raise BadRequest(f"{program.name}: argument {index}: expected {wanted}, found {value.dtype} {value.shape}")
-        values.append(target.place(value))
+        values.append(target.place(cast(Any, value), None))
     return values
 
 
