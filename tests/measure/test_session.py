@@ -77,6 +77,26 @@ def test_layouts_are_measured_beside_the_default() -> None:
         assert session.spent_s.keys() >= {"start", "prepare", "build", "check", "time", "profile", "drop"}
 
 
+def test_what_was_found_right_is_not_judged_inside_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own results are compared all the same; what is new in a config is judged inside."""
+    program, _ = small_captured()
+    first, second, option = {"node0.form": "dots"}, {"node1.form": "shifted"}, {"fusion_library": "off"}
+    probed: list[list[bool]] = []
+    with session_of(program) as session:
+        session.begin()
+        real = session.worker.build
+
+        def build(jobs: dict[str, Job], limit_s: float) -> list[dict[str, Any]]:
+            probed.append([job.probing is not None for job in jobs.values()])
+            return real(jobs, limit_s)
+
+        monkeypatch.setattr(session.worker, "build", build)
+        for changes in (first, second, option, first | second | option, first | {"node1.form": "patches"}):
+            [measured] = session.measure([Config.of(changes)], rounds=2, sample_s=0.001)
+            assert measured.status == OK, measured.message
+    assert probed == [[True], [True], [True], [False], [True]]
+
+
 def test_a_config_that_compiles_to_a_known_program_is_not_timed_again() -> None:
     program, _ = small_captured()
     explicit = {knob.name: knob.choices[1] for knob in space_of(program, ("layout",)).knobs if "output" in knob.name}

@@ -128,3 +128,10 @@ def test_what_the_compiler_says_is_the_error() -> None:
 def test_tiles_travel_as_json() -> None:
     job = TARGET.prepare(TWICE, Config.of({"0123456789ab.tile": "8,8,0 / 8,8,0 / 0,0,8"}))
     assert json.loads(job.options["tiles"]) == {"0123456789ab": "8,8,0 / 8,8,0 / 0,0,8"}
+
+
+def test_a_tile_that_the_compiler_refuses_is_named() -> None:
+    """So that one kernel's trouble is not taken for another's: its registers would not hold this."""
+    kernel = product(TWICE)
+    with pytest.raises(Exception, match=f"in .*{kernel.name}"):
+        built(TWICE, Config.of({f"{kernel.digest}.tile": "64,96,0 / 64,96,0 / 0,0,96"}))

@@ -108,6 +108,7 @@ def program_of_module(source: str | bytes, name: str) -> Program:
     """The program in StableHLO, text or bytecode: calls inlined, what nobody uses removed, nodes tagged."""
     module = mlir.parse(source, name)
     mlir.inline_calls(module, name)
+    mlir.generalize_dots(module, name)
     mlir.remove_unused(module, name)
     nodes = mlir.tag_nodes(module, name)
     return Program(name=name, text=mlir.to_text(module), inputs=mlir.input_specs(module, name), nodes=nodes)

@@ -112,6 +112,26 @@ def _inline(call: Any, body: Any) -> None:
     call.erase()
 
 
+def generalize_dots(module: ir.Module, label: str | Path) -> None:
+    """Writes plain dots, which come out of HLO, as general ones."""
+    with module.context:
+        for op in list(operations(entry_block(module, label))):
+            dot = op.operation
+            if dot.name != "stablehlo.dot":
+                continue
+            numbers = stablehlo.DotDimensionNumbers.get(
+                lhs_batching_dimensions=[],
+                rhs_batching_dimensions=[],
+                lhs_contracting_dimensions=[len(shape_of(dot.operands[0])) - 1],
+                rhs_contracting_dimensions=[0],
+            )
+            precision = dot.attributes["precision_config"] if "precision_config" in dot.attributes else None
+            with ir.InsertionPoint(dot), dot.location:
+                result = stablehlo.dot_general(dot.results[0].type, *dot.operands, numbers, precision_config=precision)
+            dot.results[0].replace_all_uses_with(result)
+            dot.erase()
+
+
 _EFFECTS = ("infeed", "outfeed", "send", "recv", "custom_call", "func.return", "stablehlo.return")
 
 

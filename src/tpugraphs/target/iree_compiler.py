@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 _SAID = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-_KERNEL = re.compile(r"@(\w+_dispatch_\d+_\w+)")
+_KERNEL = re.compile(r"\b[\w$]+_dispatch_\d+_\w+")
 _MOST_NAMED = 4
 _ERROR = 2
 """The severity of a diagnostic, as IREE counts: note, warning, error."""

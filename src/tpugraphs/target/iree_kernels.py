@@ -67,8 +67,12 @@ def _retile(function: Any, tiles: Tiles) -> None:
     own = _tiles(root)
     if len(own.distribution) != len(tiles.distribution):
         raise ValueError(f"{function.attributes['sym_name']}: has {len(own.distribution)} loops, found tiles {tiles}")
+    ir: Any = import_module("iree.compiler.ir")
+    name = str(function.attributes["sym_name"]).strip('"')
+    here = ir.Location.file(name, 1, 1, context=function.context)  # so that the compiler names it in its errors
     pairs = [(old, new) for old, new in zip(own.parallel, tiles.parallel, strict=True) if old]
     for op in operations(function):
+        op.location = here
         levels = _levels(op)
         if op == root:
             _set(op, {**levels, _DISTRIBUTION: tiles.distribution, _PARALLEL: tiles.parallel, _SUM: tiles.reduction})

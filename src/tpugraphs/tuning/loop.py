@@ -33,8 +33,8 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "iree:llvm-cpu": {"im2col": ("on",), "data_tiling": ("on",)},
 }
 """By target, the options that are tried in every combination with the forms."""
-CORES = os.cpu_count() or 1
-"""How many compiles at a time a proof is reckoned with."""
+_SEVERAL_AT_ONCE = 1.5 * max(1.0, 2 / (os.cpu_count() or 1))
+"""How many times as long as one module, compiled beside another, three of them take, on all cores."""
 PROOF_PROCESSES, PROOF_ROUNDS = 5, 12
 _LEAST_PROOF_PROCESSES, _LEAST_PROOF_ROUNDS = 3, 4
 _PROOF_SHARE = 0.5
@@ -173,7 +173,7 @@ class _Run:
     def _search(self) -> str:
         tiled = TILE in self.target.spaces
         ended = self._search_forms(_FORMS_SHARE if tiled else 1.0)
-        return self._search_tiles() if tiled and ended != "count" else ended
+        return (tiled and self._search_tiles()) or ended
 
     def _search_forms(self, share: float) -> str:
         """Forms and options, in this share of the time before the proof."""
@@ -189,13 +189,13 @@ class _Run:
             measured = self._measure(config)
             strategy.tell(config, measured.ratio.value if measured.ratio else None, measured.node_ns)
 
-    def _search_tiles(self) -> str:
-        """Of the kernels that the best config so far is made of."""
+    def _search_tiles(self) -> str | None:
+        """Of the kernels that the best config so far is made of; None where they cannot be timed."""
         base = self._best_so_far()
         try:
             kernels, times = self.session.kernels_of(base, _KERNEL_CALLS)
         except ChildFailed:
-            return "budget"
+            return None
         search = TileSearch(kernels, times, seed=self.seed)
         self.space = self.space * search.space
         ended, took_s = "exhausted", self._one_more_s()
@@ -278,12 +278,12 @@ class _Run:
 
     def _proof_s(self) -> float:
         """About how long finalists and proof will take."""
-        finalists = _FINALISTS * self._compile_s + ROUNDS * (_FINALISTS + 1) * 2 * self._sample_s
+        finalists = self._compile_s + ROUNDS * (_FINALISTS + 1) * 2 * self._sample_s
         processes, rounds = self._proof_size
         return finalists + processes * (self._proof_start_s + rounds * 3 * self._sample_s)
 
     def _one_more_s(self) -> float:
-        return 2.5 * self._compile_s + ROUNDS * 2 * self._sample_s
+        return self._compile_s + ROUNDS * 2 * self._sample_s
 
     @property
     def _proof_size(self) -> tuple[int, int]:
@@ -297,7 +297,7 @@ class _Run:
     @property
     def _proof_start_s(self) -> float:
         """What a process of the proof takes before it measures."""
-        return self.session.start_s + 3 * self._compile_s / CORES
+        return self.session.start_s + self._compile_s
 
     @property
     def _sample_s(self) -> float:
@@ -306,7 +306,8 @@ class _Run:
 
     @property
     def _compile_s(self) -> float:
-        return max([self.session.build_s, *(m.compile_s for m in self.measurements)])
+        """For a few modules at a time. What was measured of one had its probing copy compiled beside it."""
+        return _SEVERAL_AT_ONCE * max([self.session.build_s, *(m.compile_s for m in self.measurements)])
 
     def _tell(self, phase: str) -> None:
         ratios = [m.ratio for m in self.measurements if m.ratio]
