@@ -125,7 +125,7 @@ def generalize_dots(module: ir.Module, label: str | Path) -> None:
                 lhs_contracting_dimensions=[len(shape_of(dot.operands[0])) - 1],
                 rhs_contracting_dimensions=[0],
             )
-            precision = dot.attributes["precision_config"] if "precision_config" in dot.attributes else None
+            precision = dot.attributes.get("precision_config")
             with ir.InsertionPoint(dot), dot.location:
                 result = stablehlo.dot_general(dot.results[0].type, *dot.operands, numbers, precision_config=precision)
             dot.results[0].replace_all_uses_with(result)
