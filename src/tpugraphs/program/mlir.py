@@ -127,7 +127,9 @@ def generalize_dots(module: ir.Module, label: str | Path) -> None:
             )
             precision = dot.attributes.get("precision_config")
             with ir.InsertionPoint(dot), dot.location:
-                result = stablehlo.dot_general(dot.results[0].type, *dot.operands, numbers, precision_config=precision)
+                result = stablehlo.dot_general(
+                    dot.results[0].type, dot.operands[0], dot.operands[1], numbers, precision_config=precision
+                )
             dot.results[0].replace_all_uses_with(result)
             dot.erase()
 
