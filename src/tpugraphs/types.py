@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+AS_IT_WAS = " as it was"
+"""Behind a node's tag: its result in its own form, of a program that computes it in another one too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from tests.program.test_capture import WRITTEN
 from tpugraphs.measure import check
 from tpugraphs.program import Program, ZooProgram, mlir, programs, resolve_source
 from tpugraphs.program.capture import capture_zoo
-from tpugraphs.program.probes import AS_IT_WAS, return_also
+from tpugraphs.program.probes import return_also
 from tpugraphs.space import Config
 from tpugraphs.space.form import FORMS, Form, forms_of, tagged
 from tpugraphs.space.forms import ops
+from tpugraphs.types import AS_IT_WAS
 
 OPERAND = {
     "convolution": 1, "dot_general": 1, "reduce_window": 0, "select_and_scatter": 1, "gather": 0, "scatter": 2,

@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tpugraphs.program.probes import AS_IT_WAS
-from tpugraphs.types import Array
+from tpugraphs.types import AS_IT_WAS, Array
 
 TOLERANCE = 1e-3
 """Largest deviation that passes, as a share of the spread of the default's own output."""

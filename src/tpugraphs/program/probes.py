@@ -9,8 +9,8 @@ from jaxlib.mlir import ir
 
 from tpugraphs.program import mlir
 from tpugraphs.program.types import Program
+from tpugraphs.types import AS_IT_WAS
 
-AS_IT_WAS = " as it was"
 _LAST = 2
 
 
